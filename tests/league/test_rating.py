@@ -8,7 +8,8 @@ import trueskill
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from league import Rating, RatingModel, rate_matches
+from league import League, LeagueConfig, Outcome, Rating, RatingModel, predict, rate_matches
+from league.pairing import expected_of_pairs
 from league.ratings import child_rating, log_cdf_pair, lower_bound
 
 MODEL = RatingModel()
@@ -84,6 +85,38 @@ def test_defaults_and_conversions_are_the_packages_whatever_its_global_environme
         plain.expose(trueskill.Rating(31.0, 2.5))
     )
     assert repr(trueskill.global_env()) == before
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "probability", "quality"),
+    [
+        (Rating(25, 25 / 3), Rating(25, 25 / 3), 0.5, 0.4472135954999579),
+        (Rating(30, 2), Rating(25, 4), 0.7504507450829981, 0.6338953560878519),
+        (Rating(18.5, 1.25), Rating(33, 7), 0.05819379293570964, 0.18601211017094757),
+        (Rating(25, 0.5), Rating(24, 0.5), 0.5669037643879047, 0.9788819402135133),
+    ],
+)
+def test_a_prediction_has_the_packages_probability_and_quality(a, b, probability, quality):
+    """`quality_1vs1` of trueskill 0.4.5, and `cdf` of its environment with the backend mpmath."""
+    found, turned = predict(a, b), predict(b, a, RatingModel(tau=1.0))
+    assert found.probability == pytest.approx(probability, abs=1e-12)
+    assert found.quality == turned.quality == pytest.approx(quality, rel=1e-12)
+    assert turned.probability == pytest.approx(1.0 - probability, abs=1e-12)
+    exact = predict(a, b, RatingModel(beta=1e-9))
+    assert exact.quality < 1e-8
+    assert abs(exact.probability - 0.5) >= abs(found.probability - 0.5)
+
+
+def test_a_prediction_is_the_pair_s_of_a_league(tmp_path):
+    config = LeagueConfig(beta=2.0, seed=3)
+    with League(tmp_path / "l", ["t"], ["s"], config) as league:
+        league.record(league.pair(0)[0], Outcome(8, 8, 16, 12, 1))
+        student, teacher = league.rating("s"), league.rating("t")
+        (expected,) = expected_of_pairs(
+            league.state, [tuple(league.state.member(name) for name in "ts")]
+        )
+    mixed = (8 * 0.75 + 100 * predict(student, teacher, config.model).probability) / 108
+    assert expected == pytest.approx(mixed, rel=1e-12)
 
 
 @settings(max_examples=60)

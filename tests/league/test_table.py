@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from json_lines import write_rows
 
-from league import LeagueConfig, LeagueError, Outcome, rate
+from league import LeagueConfig, LeagueError, Outcome, find_cycle, rate
 from league.cli import main
 
 
@@ -152,18 +152,40 @@ def test_an_empty_cell_is_not_given(nothing):
     [
         ({"member": "a", "opponent": "a", "outcome": 1}, "row 2: a plays itself"),
         ({"member": 1, "opponent": "1 ", "outcome": 1}, "row 2: 1 plays itself"),
-        ({"member": "a", "outcome": 1}, "row 2: .*member and opponent; found member 'a'$"),
+        (
+            {"member": "a", "outcome": 1},
+            "row 2: expected names .*member and opponent, .*; found member 'a'$",
+        ),
         ({"teacher": "a", "student": "b"}, "row 2: it has no result; expected outcome, or"),
         ({"white": "a", "black": "b"}, "row 2: expected names .*; found white, black$"),
-        ({"teacher": "a", "student": "b", "outcome": "won"}, "row 2: could not convert"),
-        ({"teacher": "a", "student": "b", "outcome": 1.5}, "row 2: the outcome is 1.5"),
+        (
+            {"teacher": "a", "student": "b", "outcome": "won"},
+            "row 2: outcome is 'won'; expected a finite",
+        ),
+        (
+            {"teacher": "a", "student": "b", "outcome": 1.5},
+            "row 2: outcome is 1.5; expected .* <= 1$",
+        ),
         ({"teacher": "a", "student": "b", "outcome": float("nan")}, "row 2: it has no result"),
         (
             {"teacher": "a", "student": "b", "solved": 3, "attempts": math.inf},
-            "row 2: tasks is inf",
+            "row 2: attempts is inf",
         ),
-        ({"teacher": "a", "student": "b", "solved": 3, "attempts": 2}, "row 2: solved 3 of 2"),
+        (
+            {"teacher": "a", "student": "b", "solved": 3, "attempts": 2},
+            "row 2: solved is 3.0; .* <= 2$",
+        ),
         ({"teacher": "a", "student": "b", "outcome": 1, "tasks": -1}, "row 2: tasks is -1"),
+        ({"winner": "a"}, "row 2: .*, winner and loser, or .*; found winner 'a'$"),
+        ({"winner": "a", "loser": "a"}, "row 2: a plays itself; expected two members"),
+        ({"winner": "a", "loser": "b", "score": 0.4}, "row 2: score is 0.4; .* >= 0.5 and <= 1$"),
+        ({"winner": "a", "loser": "b", "score": "3-1"}, "row 2: score is '3-1'; expected"),
+        (
+            {"model_a": "a", "model_b": "b", "winner": "a"},
+            r"row 2: winner is 'a'; expected one of model_a, model_b, tie, tie \(bothbad\)$",
+        ),
+        ({"model_a": "a", "model_b": "b", "winner": ""}, "row 2: winner is ''; expected"),
+        ({"model_a": "a", "winner": "model_a"}, "; found winner 'model_a', model_a 'a'$"),
     ],
 )
 def test_a_row_that_makes_no_sense_is_named(row, message):
@@ -177,18 +199,139 @@ def test_the_board_of_a_file(tmp_path, suffix):
         {"teacher": "t0", "student": "s0", "solved": 30, "attempts": 40},
         {"teacher": "t0", "student": "s1", "solved": 10, "attempts": 40},
     ]
-    path = tmp_path / f"results{suffix}"
-    if suffix == ".csv":
+    path = written(tmp_path, suffix, rows)
+    plain = board(path)
+    assert [line.split()[0] for line in plain.stdout.splitlines()] == ["member", "s0", "t0", "s1"]
+    found = json.loads(board(path, "--json").stdout)
+    assert {r["member"]: (r["mu"], r["sigma"]) for r in found} == beliefs(rate(rows))
+    path.write_text("[1]\n")  # of CSV it is a heading alone
+    assert board(path).exit_code == 2
+
+
+def test_winners_and_votes_are_outcomes():
+    def outcomes(*shares):
+        return [{"member": "a", "opponent": "b", "outcome": share} for share in shares]
+
+    one, other = {"winner": "a", "loser": "b"}, {"winner": "b", "loser": "a"}
+    assert rate([one, other, one]) == rate(outcomes(1, 0, 1))
+    assert rate([one | {"score": 0.75}, other | {"score": " "}]) == rate(outcomes(0.75, 0))
+    assert rate([one | {"score": 0.5, "tasks": 4}]) == rate([outcomes(0.5)[0] | {"tasks": 4}])
+    models = {"model_a": "a", "model_b": "b"}
+    votes = [models | {"winner": w} for w in ("model_a", "model_b", "tie", " tie (bothbad) ")]
+    assert rate(votes) == rate(outcomes(1, 0, 0.5, 0.5))
+
+
+def written(tmp_path, suffix, rows):
+    path = tmp_path / f"rows{suffix}"
+    if suffix == ".jsonl":
+        write_rows(path, rows)
+    else:
         with path.open("w", newline="") as file:
             writer = csv.DictWriter(file, rows[0])
             writer.writeheader()
             writer.writerows(rows)
-    else:
-        write_rows(path, rows)
-    plain = CliRunner().invoke(main, ["board", "--rows", str(path)])
-    assert [line.split()[0] for line in plain.stdout.splitlines()] == ["member", "s0", "t0", "s1"]
-    found = json.loads(CliRunner().invoke(main, ["board", "--rows", str(path), "--json"]).stdout)
-    assert {r["member"]: (r["mu"], r["sigma"]) for r in found} == beliefs(rate(rows))
-    path.write_text("[1]\n")  # of CSV it is a heading alone
-    wrong = CliRunner().invoke(main, ["board", "--rows", str(path)])
-    assert wrong.exit_code == 2
+    return path
+
+
+def board(path, *options):
+    done = CliRunner().invoke(main, ["board", "--rows", str(path), *options])
+    assert done.stderr.count("\n") == (done.exit_code != 0)
+    return done
+
+
+FORMS = {
+    "winners": lambda one, two: {"winner": one, "loser": two, "score": 1},
+    "votes": lambda one, two: {"model_a": two, "model_b": one, "winner": "model_b"},
+}
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_file_of_winners_or_votes_is_rated_and_its_cycle_told(tmp_path, suffix, form):
+    ordered = [FORMS[form](*pair) | {"said": "one,\n\u2028two"} for pair in ("ab", "bc", "ac")]
+    plain = board(written(tmp_path, suffix, ordered)).stdout.splitlines()
+    assert [line.split()[0] for line in plain] == ["member", "a", "b", "c"]
+    path = written(tmp_path, suffix, [*ordered, *[FORMS[form]("c", "a")] * 2])
+    *_, blank, told = board(path).stdout.splitlines()
+    assert (blank, told) == ("", "a beats b, b beats c, c beats a: no rating can show this cycle.")
+    rated = json.loads(board(path, "--json").stdout)
+    assert {row["member"]: row["matches"] for row in rated} == {"a": 4, "b": 2, "c": 4}
+
+
+WRONG_FILES = [
+    ("r.csv", "winner,loser\na,b\na,a\n", "r.csv line 3: a plays itself; expected two members"),
+    ("r.csv", "winner,loser\na,b\n\n,b\n", "r.csv line 4: expected names in teacher and"),
+    ("r.csv", "winner,loser\na,b,1\n", "r.csv: line 2: 3 cells; expected 2, as in the first line"),
+    ("r.csv", 'winner,loser\n"a,b\nc,d\n', "r.csv: line 2: unexpected end of data; expected a"),
+    ("r.csv", b"winner,loser\na,\xff\n", "r.csv: 'utf-8' codec can't decode byte 0xff"),
+    ("r.csv", "winner,loser\n", "r.csv holds no rows; expected the result of a match in each"),
+    (
+        "r.jsonl",
+        '\n{"model_a": "a", "model_b": "b", "winner": "x"}\n',
+        "r.jsonl line 2: winner is 'x'; expected one of model_a, model_b, tie, tie (bothbad)\n",
+    ),
+    ("r.jsonl", '{}\n{"winner": a}\n', "r.jsonl: line 2: Expecting value: column 12 (char 11); ex"),
+    ("r.jsonl", '["a", "b"]\n', 'r.jsonl: line 1: ["a", "b"]; expected a JSON object\n'),
+    ("r.jsonl", "[" * 100_000, "; expected a JSON object\n"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), WRONG_FILES)
+def test_a_wrong_file_is_one_line_with_the_line_in_it(tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    done = board(path)
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+def test_a_file_that_cannot_be_opened_is_one_line_with_the_systems_reason(tmp_path):
+    for path, reason in {"none.csv": "No such file or directory", ".": "Is a directory"}.items():
+        done = board(tmp_path / path)
+        assert done.exit_code == 2
+        assert done.stderr == f"error: cannot read {tmp_path / path}: {reason}\n"
+
+
+def beats(*pairs, **more):
+    return [{"winner": one, "loser": two} | more for one, two in pairs]
+
+
+def test_a_cycle_is_the_shortest_of_the_widest_wins_in_any_order_of_rows():
+    assert find_cycle([]) is None
+    assert find_cycle(beats("ab", "bc", "ac", "ba")) is None  # a and b are even
+    long, short = beats("ab", "bc", "cd", "de", "ea", tasks=9), beats("xy", "yz", "zx")
+    assert find_cycle(long) == list("abcde")
+    wide = beats("pr", "rq", "qp", "qp", "qp", tasks=2) + beats("rp", tasks=0.5)
+    table = long + short + wide
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        assert find_cycle([table[i] for i in rng.permutation(len(table))]) == ["p", "r", "q"]
+    assert find_cycle([*table, *beats("rp")]) == ["x", "y", "z"]  # p against r is 2 to 1.5
+    assert find_cycle([*long, *beats("xy", "yx"), *beats("yz", "zx")]) == list("abcde")
+
+
+def test_thirds_that_add_up_to_a_half_are_no_win():
+    thirds = [{"member": "a", "opponent": "b", "outcome": x} for x in (0.1, 0.2, 0.7, 0.6, 0.9)]
+    assert find_cycle([*thirds, *beats("bc", "ca")]) is None
+
+
+def test_a_cycle_is_one_of_the_strongest_of_all_that_a_search_finds():
+    """Against all cycles of three members, for tables in which some exist."""
+    rng = np.random.default_rng(3)
+    found = 0
+    for _ in range(20):
+        names = list("abcdefgh")
+        pairs = [rng.choice(names, 2, replace=False).tolist() for _ in range(60)]
+        lead = {(x, y): pairs.count([x, y]) - pairs.count([y, x]) for x in names for y in names}
+        least = {
+            three: min(lead[pair] for pair in itertools.pairwise([*three, three[0]]))
+            for three in itertools.permutations(names, 3)
+        }
+        cycle = find_cycle(beats(*pairs))
+        if max(least.values()) > 0:
+            found += 1
+            assert least[tuple(cycle)] == max(least.values())
+            assert cycle[0] == min(cycle)
+        else:
+            assert cycle is None or len(cycle) > 3
+    assert found > 10

@@ -14,17 +14,17 @@ from league.errors import (
     UnreadableLeague,
 )
 from league.league import League
-from league.ratings import Rating, RatingModel, rate_matches
+from league.ratings import Prediction, Rating, RatingModel, predict, rate_matches
 from league.selection import Payoff, Standing
 from league.state import Outcome, Pair, Replacement
-from league.table import RatedMember, rate
+from league.table import RatedMember, find_cycle, rate
 
 __version__ = "0.1.0"
 
 __all__ = [
     "F_HARD", "F_VAR", "ConflictingResult", "League", "LeagueConfig", "LeagueError",
-    "LeagueLocked", "LeagueTables", "Outcome", "Pair", "Payoff", "RatedMember", "Rating",
-    "RatingModel", "Replacement", "Standing", "UnknownMember", "UnreadableLeague",
-    "__version__", "calibrate", "calibration", "rank_intervals", "rate", "rate_matches",
-    "read_league",
+    "LeagueLocked", "LeagueTables", "Outcome", "Pair", "Payoff", "Prediction", "RatedMember",
+    "Rating", "RatingModel", "Replacement", "Standing", "UnknownMember", "UnreadableLeague",
+    "__version__", "calibrate", "calibration", "find_cycle", "predict", "rank_intervals", "rate",
+    "rate_matches", "read_league",
 ]  # fmt: skip

@@ -299,10 +299,10 @@ def _scored(forecasts: Sequence[Forecast], config: LeagueConfig) -> tuple[Calibr
 def _belief(forecasts: Sequence[Forecast], config: LeagueConfig) -> tuple[Floats, Floats]:
     """Return mean and variance of the believed solve rate, each of shape [matches]."""
     teachers, students = [f[1] for f in forecasts], [f[2] for f in forecasts]
-    (mu_t, sigma_t), (mu_s, sigma_s) = skills(teachers), skills(students)
+    mu, sigma = skills(teachers, students)
     nodes, weights = np.polynomial.hermite_e.hermegauss(24)
-    spread = np.sqrt(sigma_t**2 + sigma_s**2 + 2.0 * config.tau**2)
-    gaps = (mu_s - mu_t)[:, None] + spread[:, None] * nodes
+    spread = np.sqrt(sigma[0] ** 2 + sigma[1] ** 2 + 2.0 * config.tau**2)
+    gaps = (mu[1] - mu[0])[:, None] + spread[:, None] * nodes
     rates = np.exp(log_cdf_pair(gaps / config.model.performance_scale)[0])
     share = weights / weights.sum()
     centre = (rates * share).sum(axis=1, keepdims=True)

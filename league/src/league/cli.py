@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from league import __version__, analysis
 from league.errors import LeagueError, LeagueLocked, UnreadableLeague, suggestion
 from league.league import League
 from league.store import EVENTS, LOCK, SETTINGS
-from league.table import rate, read_rows
+from league.table import find_cycle, rate, read_rows
 
 Cell = str | int | float | None
 
@@ -103,9 +103,10 @@ def main() -> None:
 @click.option(
     "--rows",
     "table",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     help="Rate the results in this CSV or JSON Lines (.jsonl) file instead of a league. Columns: "
-    "teacher and student, or member and opponent; and outcome (0 to 1), or solved and attempts.",
+    "teacher and student, or member and opponent, and outcome (0 to 1), or solved and attempts; "
+    "or winner and loser; or model_a, model_b and winner.",
 )
 @json_option
 def board_command(directory: Path | None, table: Path | None, as_json: bool) -> None:
@@ -119,9 +120,13 @@ def board_command(directory: Path | None, table: Path | None, as_json: bool) -> 
     if (directory is None) == (table is None):
         raise LeagueError("expected the DIRECTORY of a league, or --rows FILE")
     if table is not None:
-        rated = [asdict(row) for row in rate(read_rows(table))]
-        rows = _table(list(rated[0]), [list(row.values()) for row in rated])
-        _print(rated if as_json else rows)
+        results = read_rows(table)
+        rated = [asdict(row) for row in rate(results)]
+        text = _table(list(rated[0]), [list(row.values()) for row in rated])
+        if cycle := find_cycle(results):
+            wins = ", ".join(f"{one} beats {two}" for one, two in pairwise([*cycle, cycle[0]]))
+            text += f"\n\n{wins}: no rating can show this cycle."
+        _print(rated if as_json else text)
     if directory is not None:
         league = _opened(directory)
         ranking = (

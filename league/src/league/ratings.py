@@ -38,10 +38,10 @@ class Rating:
     sigma: float
 
 
-def skills(ratings: Sequence[Rating]) -> tuple[Floats, Floats]:
-    """Return the means and the standard deviations of n ratings, each of shape [n]."""
-    columns = np.array([(r.mu, r.sigma) for r in ratings], dtype=np.float64).reshape(-1, 2)
-    mu, sigma = columns.T.copy()
+def skills(teachers: Sequence[Rating], students: Sequence[Rating]) -> tuple[Floats, Floats]:
+    """Return the means and the standard deviations of n pairs' ratings, each of shape [2, n]."""
+    sides = [[(r.mu, r.sigma) for r in side] for side in (teachers, students)]
+    mu, sigma = np.moveaxis(np.array(sides, dtype=np.float64).reshape(2, -1, 2), 2, 0).copy()
     return mu, sigma
 
 
@@ -120,9 +120,48 @@ def expected_shares(
 
     Both beliefs integrated out, it is Φ((mu_s - mu_t) / sqrt(2 beta² + sigma_s² + sigma_t²)).
     """
-    (mu_t, sigma_t), (mu_s, sigma_s) = skills(teachers), skills(students)
-    spread = np.sqrt(2.0 * model.beta**2 + sigma_t**2 + sigma_s**2)
-    return np.exp(log_cdf_pair((mu_s - mu_t) / spread)[0])
+    return np.exp(log_cdf_pair(_leads(*skills(teachers, students), model)[0])[0])
+
+
+def _leads(mu: Floats, sigma: Floats, model: RatingModel) -> tuple[Floats, Floats]:
+    """Return the students' expected lead in one performance, in its standard deviations, and its
+    variance, each of shape [n], for skills of shape [2, n]."""
+    variance = 2.0 * model.beta**2 + sigma[0] ** 2 + sigma[1] ** 2
+    return (mu[1] - mu[0]) / np.sqrt(variance), variance
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What is expected of one game between two members.
+
+    - probability: that the first one wins.
+    - quality: how even the game is, from 0 to 1 (sure of equal skills).
+    """
+
+    probability: float
+    quality: float
+
+
+def predict(a: Rating, b: Rating, model: RatingModel | None = None) -> Prediction:
+    """Return the probability that `a` wins one game, or one task, against `b`, and its quality.
+
+    The probability counts the games in which a performs better: Φ((mu_a - mu_b) / c) with
+    c² = 2 beta² + sigma_a² + sigma_b². The model has no draws, so that of a and of b sum to 1;
+    where games are drawn it is the expected score with a draw as one half. The quality is
+    TrueSkill's, sqrt(2) beta / c exp(-(mu_a - mu_b)² / (2 c²)), the chance of a draw relative to
+    that of equals (Herbrich, Minka and Graepel 2006, on matchmaking); `trueskill.quality_1vs1`
+    gives the same. Both beliefs count as independent.
+
+    model: of a league, `league.config.model`; by default `RatingModel()`.
+
+        >>> forecast = predict(Rating(30.0, 2.0), Rating(25.0, 4.0))
+        >>> round(forecast.probability, 3), round(forecast.quality, 3)
+        (0.75, 0.634)
+    """
+    model = model or RatingModel()
+    lead, variance = _leads(*skills([b], [a]), model)
+    quality = model.performance_scale / np.sqrt(variance) * np.exp(-0.5 * lead**2)
+    return Prediction(float(np.exp(log_cdf_pair(lead)[0])[0]), float(quality[0]))
 
 
 def child_rating(
@@ -205,7 +244,7 @@ def rate_matches(
     occur twice. The gap's posterior is projected back on both sides in proportion to their
     variances, so mu_t/V_t + mu_s/V_s (V: variance after tau) is the same before and after.
     """
-    mu, sigma = (column.reshape(2, -1) for column in skills([*teachers, *students]))
+    mu, sigma = skills(teachers, students)
     sigma = np.sqrt(sigma * sigma + model.tau**2)
     game = (weight == 1.0) & ((score == 0.0) | (score == 1.0))
     for rows, update in ((game, _single_games), (~game, _at_once)):
@@ -290,11 +329,10 @@ def _single_games(
     variance times `step`, and each variance falls by its own share of c² times w.
     """
     variances = sigma**2
-    c2 = 2.0 * model.beta**2 + variances[0] + variances[1]
-    c = np.sqrt(c2)
+    lead, c2 = _leads(mu, sigma, model)
     sign = np.where(result >= 0.5, 1.0, -1.0)
-    v, w = _win_moments(sign * (mu[1] - mu[0]) / c)
-    step = sign * v / c
+    v, w = _win_moments(sign * lead)
+    step = sign * v / np.sqrt(c2)
     return mu + variances * (_SIDES * step), sigma * np.sqrt(1.0 - variances / c2 * w)
 
 

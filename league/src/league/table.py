@@ -1,15 +1,19 @@
-"""Ratings of a table of results, without a league.
+"""Ratings of a table of results, without a league, and the cycles in it that no rating shows.
 
-A row names two members and the result of their match. Columns: `teacher` and `student`, or `member`
-and `opponent`; a name is one member in whichever column it is, numbers are names as they are
-written, and spaces around a name do not count. The result is one of
+A row names two members and the result of their match in one of these forms:
 
-* `outcome`: the share that the student (or the member) won, from 0 to 1; 1 is a win, one half a
-  draw. In Python it may also be an `Outcome`;
-* `solved` and `attempts`: the share is solved / attempts.
+* `teacher` and `student`, or `member` and `opponent`; with `outcome`, the share that the student
+  (or the member) won, from 0 to 1: 1 is a win, one half a draw. In Python it may also be an
+  `Outcome`. Or with `solved` and `attempts`: the share is solved / attempts;
+* `winner` and `loser`; with `score`, the share that the winner won, from 0.5 (a draw) to 1, which
+  is the default;
+* `model_a` and `model_b`, as arenas publish votes; with `winner`, which is `model_a`, `model_b`,
+  `tie` or `tie (bothbad)`. A tie is one half.
 
-`tasks` is the number of independent tasks in the row; by default 1, or with `attempts` their
-number. Set it if several attempts share a task. An empty cell, None and NaN count as missing.
+A name is one member in whichever column it is, numbers are names as they are written, and spaces
+around a name do not count. `tasks` is the number of independent tasks in the row; by default 1, or
+with `attempts` their number. Set it if several attempts share a task. An empty cell, None and NaN
+count as missing.
 """
 
 import csv
@@ -17,16 +21,18 @@ import json
 import math
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from math import fsum
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
 from league.config import LeagueConfig
-from league.errors import LeagueError
+from league.errors import LeagueError, check_number
 from league.ratings import Floats, GapProblem, Rating, RatingModel, lower_bound
 from league.state import Outcome
 
@@ -61,14 +67,14 @@ def rate(
     order gives the same bits. mu is the maximum of the posterior, sigma follows from its curvature.
     config: other values of mu, sigma, beta or evidence.
 
-    Raises LeagueError with the number of a row that makes no sense.
+    Raises LeagueError with the number of a row that makes no sense, or its line in a file.
 
         >>> rows = [{"member": "a", "opponent": "b", "outcome": 1}] * 3
         >>> [(row.member, round(row.mu, 1)) for row in rate(rows)]
         [('a', 29.6), ('b', 20.4)]
     """
     config = config or LeagueConfig()
-    matches = [_match(row, number) for number, row in enumerate(rows, 1)]
+    matches = _matches(rows)
     if not matches:
         return []
     played = Counter(name for match in matches for name in match[:2])
@@ -92,63 +98,190 @@ def rate(
     ]
 
 
-def read_rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Return the rows of a CSV or JSON Lines file (`.jsonl`) for `rate`."""
+def find_cycle(rows: Iterable[Mapping[str, Any]]) -> list[str] | None:
+    """Return members of whom each beats the next, and the last the first; None if there are none.
+
+    rows: as for `rate`. One member beats another from whom it won more than half of their tasks.
+    Ratings put all members into one order, so none can show a cycle. Of several it is a shortest
+    one, and of these one whose narrowest win is the widest, in tasks won minus lost (Tideman 1987);
+    it begins with the first name by alphabet, and any order of the rows gives the same.
+
+        >>> find_cycle([{"winner": one, "loser": two} for one, two in ("ab", "ca", "bc", "ad")])
+        ['a', 'b', 'c']
+    """
+    won = _won(_matches(rows))
+    margins = {pair: count - won[pair[::-1]] for pair, count in won.items()}
+    margins = {pair: margin for pair, margin in margins.items() if margin > _EVEN * won[pair]}
+    cycle, least = None, 0.0
+    while wider := _shortest_cycle(pair for pair in margins if margins[pair] > least):
+        if cycle and len(wider) > len(cycle):
+            break
+        cycle, least = wider, min(margins[pair] for pair in pairwise([*wider, wider[0]]))
+    return cycle
+
+
+_EVEN = 1e-9  # of the tasks; a narrower win is rounding
+
+
+def _shortest_cycle(pairs: Iterable[tuple[str, str]]) -> list[str] | None:
+    """Return a shortest cycle of a graph of (winner, loser), by a breadth-first search from each.
+
+    Who was searched from is left out from then on; as those with the fewest wins are first, a graph
+    without cycles takes little time.
+    """
+    beaten: dict[str, list[str]] = {}
+    for one, two in sorted(pairs):
+        beaten.setdefault(one, []).append(two)
+    shortest = None
+    for start in sorted(beaten, key=lambda name: (len(beaten[name]), name)):
+        reached, by = [start], dict[str, str]()
+        for one in reached:
+            fresh = [two for two in beaten.get(one, ()) if two not in by]
+            by |= dict.fromkeys(fresh, one)
+            reached += fresh
+            if start in by:
+                break
+        del beaten[start]
+        if start in by:
+            cycle = [by[start]]
+            while cycle[-1] != start:
+                cycle.append(by[cycle[-1]])
+            if not shortest or len(cycle) < len(shortest):
+                at = cycle.index(min(cycle))
+                shortest = [*cycle[at::-1], *cycle[:at:-1]]
+            if len(shortest) == 3:
+                break
+    return shortest
+
+
+class FileRow(dict[str, Any]):
+    """A row that knows its place in a file."""
+
+    place = ""
+
+
+def read_rows(path: str | os.PathLike[str]) -> list[FileRow]:
+    """Return the rows of a CSV or JSON Lines file (`.jsonl`) for `rate`, which names their lines.
+
+    Raises LeagueError with the system's reason, or with the line that holds no row.
+    """
+    rows = []
     try:
-        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
-        rows: list[Any] = (
-            [json.loads(line) for line in lines if line.strip()]
-            if Path(path).suffix == ".jsonl"
-            else list(csv.DictReader(lines))
-        )
-    except (OSError, ValueError) as error:
+        with Path(path).open(encoding="utf-8-sig", newline="") as file:
+            is_json = Path(path).suffix == ".jsonl"
+            for line, cells in _json_lines(file) if is_json else _csv_lines(file):
+                rows.append(FileRow(cells))
+                rows[-1].place = f"{path} line {line}"
+    except OSError as error:
+        raise LeagueError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
         raise LeagueError(f"cannot read {path}: {error}") from error
-    if not all(isinstance(row, dict) for row in rows):
-        raise LeagueError(f"cannot read {path}: expected a JSON object in each line")
     if not rows:
         raise LeagueError(f"{path} holds no rows; expected the result of a match in each")
     return rows
 
 
-def _match(row: Mapping[str, Any], number: int) -> tuple[str, str, float, float]:
-    """Return the student and the teacher of a row, and how many tasks each of them won."""
+def _json_lines(file: TextIO) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(file, 1):
+        if line.strip():
+            try:
+                cells = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                reason = str(error).replace("line 1 ", "")
+                raise ValueError(f"line {number}: {reason}; expected a JSON object") from error
+            if not isinstance(cells, dict):
+                raise ValueError(f"line {number}: {line.strip():.40}; expected a JSON object")
+            yield number, cells
+
+
+def _csv_lines(file: TextIO) -> Iterator[tuple[int, dict[str, Any]]]:
+    reader = csv.DictReader(file, strict=True)
     try:
-        teacher, student = _names(row)
-        outcome: Any = _given(row, "outcome")
-        tasks: Any = _given(row, "tasks")
-        if isinstance(outcome, Outcome):
-            outcome, tasks = outcome.student_score, outcome.counted
-        if outcome is None:
-            solved, attempts = _given(row, "solved"), _given(row, "attempts")
-            if solved is None or attempts is None:
-                raise ValueError("it has no result; expected outcome, or solved and attempts")
-            tasks = attempts if tasks is None else tasks
-            if not 0.0 <= float(solved) <= float(attempts):
-                raise ValueError(f"solved {solved} of {attempts} attempts")
-            outcome = float(solved) / float(attempts) if float(attempts) else 0.5
-        share, count = float(outcome), 1.0 if tasks is None else float(tasks)
-        if not 0.0 <= share <= 1.0:
-            raise ValueError(f"the outcome is {outcome}; expected a number from 0 to 1")
-        if not 0.0 <= count < math.inf:
-            raise ValueError(f"tasks is {count:g}; expected a number >= 0")
-    except (TypeError, ValueError) as error:
-        raise LeagueError(f"row {number}: {error}") from error
-    return student, teacher, count * share, count - count * share
+        for cells in reader:
+            if any(more := cells.pop(None, [])):
+                count = len(reader.fieldnames or ())
+                raise ValueError(
+                    f"line {reader.line_num}: {count + len(more)} cells; expected {count}, as in "
+                    "the first line"
+                )
+            yield reader.line_num, cells
+    except csv.Error as error:
+        raise ValueError(f"line {reader.line_num + 1}: {error}; expected a row of CSV") from error
 
 
-def _names(row: Mapping[str, Any]) -> tuple[str, str]:
-    columns = ("teacher", "student", "opponent", "member")
-    for first, second in (columns[:2], columns[2:]):
+Match = tuple[str, str, float, float]
+"""Two members, and how many tasks each of them won."""
+
+
+def _matches(rows: Iterable[Mapping[str, Any]]) -> list[Match]:
+    """Return the matches of a table, whose student (member, winner, model_a) is first."""
+    matches = []
+    for number, row in enumerate(rows, 1):
+        try:
+            one, two, first = _names(row)
+            share, tasks = _result(row, first)
+        except ValueError as error:
+            place = row.place if isinstance(row, FileRow) else f"row {number}"
+            raise LeagueError(f"{place}: {error}") from error
+        matches.append((one, two, tasks * share, tasks - tasks * share))
+    return matches
+
+
+_SIDES = ("student", "teacher"), ("member", "opponent"), ("winner", "loser"), ("model_a", "model_b")
+
+
+def _names(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return the names of a row, and the column of the first."""
+    for first, second in _SIDES:
         one, two = _given(row, first), _given(row, second)
         if one is not None and two is not None:
             if _name(one) == _name(two):
-                raise ValueError(f"{_name(one)} plays itself")
-            return _name(one), _name(two)
-    cells = [f"{name} {row[name]!r}" for name in columns if name in row]
+                raise ValueError(f"{_name(one)} plays itself; expected two members")
+            return _name(one), _name(two), first
+    cells = [f"{name} {row[name]!r}" for name in chain(*_SIDES) if name in row]
     cells = cells or [str(name) for name in list(row)[:8]] or ["nothing"]
     raise ValueError(
-        f"expected names in teacher and student, or member and opponent; found {', '.join(cells)}"
+        "expected names in teacher and student, member and opponent, winner and loser, or model_a "
+        f"and model_b; found {', '.join(cells)}"
     )
+
+
+_VOTES = {"model_a": 1.0, "model_b": 0.0, "tie": 0.5, "tie (bothbad)": 0.5}
+
+
+def _result(row: Mapping[str, Any], first: str) -> tuple[float, float]:
+    """Return the share that the member in the column `first` won, and the number of tasks."""
+    tasks = _number(row, "tasks")
+    if first == "model_a":
+        share = _VOTES.get(str(_given(row, "winner")))
+        if share is None:
+            found, votes = row.get("winner"), ", ".join(_VOTES)
+            raise ValueError(f"winner is {found!r}; expected one of {votes}")
+    elif first == "winner":
+        share = _number(row, "score", 0.5, 1.0)
+        share = 1.0 if share is None else share
+    elif isinstance(outcome := _given(row, "outcome"), Outcome):
+        share, tasks = outcome.student_score, float(outcome.counted)
+    elif (share := _number(row, "outcome", most=1.0)) is None:
+        attempts = _number(row, "attempts")
+        solved = _number(row, "solved", most=math.inf if attempts is None else attempts)
+        if solved is None or attempts is None:
+            raise ValueError("it has no result; expected outcome, or solved and attempts")
+        share = solved / attempts if attempts else 0.5
+        tasks = attempts if tasks is None else tasks
+    return share, 1.0 if tasks is None else tasks
+
+
+def _number(
+    row: Mapping[str, Any], column: str, least: float = 0.0, most: float = math.inf
+) -> float | None:
+    """Return the number in a cell; None if it is not given."""
+    if (number := _given(row, column)) is None:
+        return None
+    with suppress(TypeError, ValueError):  # what is no number is refused as it was found
+        number = float(number)
+    check_number(column, number, least, most)
+    return float(number)
 
 
 def _name(value: object) -> str:
@@ -159,12 +292,12 @@ def _name(value: object) -> str:
 def _given(row: Mapping[str, Any], column: str) -> Any:
     """Return a cell, without spaces around a text; None if it is empty, None or NaN."""
     value = row.get(column)
-    if isinstance(value, str):
-        return value.strip() or None
+    if value is None or isinstance(value, str):
+        return (value or "").strip() or None
     return None if str(value) in ("None", "nan", "NaN", "NaT", "<NA>") else value
 
 
-def _won(results: Iterable[tuple[str, str, float, float]]) -> dict[tuple[str, str], float]:
+def _won(results: Iterable[Match]) -> dict[tuple[str, str], float]:
     """Return how many tasks the first of each pair won against the second, of both orders.
 
     Each sum is rounded once, so that equal results in another order give the same bits.
@@ -180,9 +313,7 @@ _FIT_STEPS = 200
 _SETTLED = 1e-10  # of a newcomer's sigma
 
 
-def _fit(
-    results: Iterable[tuple[str, str, float, float]], model: RatingModel
-) -> tuple[list[str], Floats, Floats]:
+def _fit(results: Iterable[Match], model: RatingModel) -> tuple[list[str], Floats, Floats]:
     """Return the names in order, their skills, shape [n], and the covariance, shape [n, n].
 
     results: two names, and how many tasks the first and the second won. Skills have the prior of
