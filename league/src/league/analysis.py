@@ -27,15 +27,9 @@ Columns: TypeAlias = dict[str, list[Any]]
 SAMPLES = 200
 """About the most points in time that the table of ratings has."""
 
-_MEMBERS = (
-    *("name", "role", "slot", "born", "ended", "parents", "weights"),
-    *("operator", "offset", "mu", "sigma"),
-)
-_MATCHES = (
-    *("round", "teacher", "student", "predicted", "uncertainty"),
-    *("counted", "won", "valid", "attempts", "solved", "unsolved"),
-)
-_RATINGS = ("round", "member", "role", "mu", "sigma")
+_MEMBERS = "name role slot born ended parents weights operator offset mu sigma"
+_MATCHES = "round teacher student predicted uncertainty counted won valid attempts solved unsolved"
+_RATINGS = "round member role mu sigma"
 
 
 @dataclass(frozen=True, repr=False)
@@ -104,29 +98,28 @@ def _members(state: State) -> Iterable[tuple[Any, ...]]:
     births = {r.child: (list(r.weights), r.offset) for r in state.replacements}
     for m in state.members.values():
         weights, offset = births.get(m.name, ([1.0] * len(m.parents), 0.0))
-        yield (
-            *(m.name, m.role, m.slot, m.born, ended.get(m.name), list(m.parents), weights),
-            *(m.operator, offset, m.rating.mu, m.rating.sigma),
-        )
+        life = (m.name, m.role, m.slot, m.born, ended.get(m.name), list(m.parents), weights)
+        yield (*life, m.operator, offset, m.rating.mu, m.rating.sigma)
 
 
-def _columns(rows: Iterable[tuple[Any, ...]], names: Sequence[str]) -> Columns:
-    columns = list(zip(*rows, strict=True)) or [()] * len(names)
-    return {name: list(column) for name, column in zip(names, columns, strict=True)}
+def _columns(rows: Iterable[tuple[Any, ...]], names: str) -> Columns:
+    every = list(rows)
+    return {name: [row[i] for row in every] for i, name in enumerate(names.split())}
 
 
 @dataclass(frozen=True)
 class RankInterval:
-    """Places of one member among the members of its role, 1 is best."""
+    """Places of one member among the members of its role, 1 is best.
+
+    - rank: its place by mu.
+    - low, high: the best and the worst place within the 95 % interval.
+    - best: the probability that it is the best of all.
+    """
 
     rank: int
-    """Its place by mu."""
     low: int
-    """The best place within the 95 % interval."""
     high: int
-    """The worst such place."""
     best: float
-    """The probability that it is the best of all."""
 
 
 def rank_intervals(board: Sequence[Standing], *, seed: int = 0) -> dict[str, RankInterval]:
@@ -143,10 +136,8 @@ def rank_intervals(board: Sequence[Standing], *, seed: int = 0) -> dict[str, Ran
     ranks = 1 + np.argsort(np.argsort(-draws, axis=1), axis=1)
     low, high = np.quantile(ranks, (0.025, 0.975), axis=0, method="inverted_cdf").tolist()
     place = 1 + np.argsort(np.argsort(-mu, kind="stable"))
-    rows_of_ranks = zip(place.tolist(), low, high, (ranks == 1).mean(axis=0).tolist(), strict=True)
-    return {
-        row.member: RankInterval(*values) for row, values in zip(rows, rows_of_ranks, strict=True)
-    }
+    intervals = map(RankInterval, place.tolist(), low, high, (ranks == 1).mean(axis=0).tolist())
+    return {row.member: interval for row, interval in zip(rows, intervals, strict=True)}
 
 
 def replay(league: League) -> list[str]:
@@ -222,12 +213,10 @@ def calibrate(directory: str | os.PathLike[str], taus: Sequence[float] = TAUS) -
     with League(directory, read_only=True) as league:
         config = league.config
         events = [event for _, event in league.events()]
-    grid = sorted({*taus, config.tau})
-    forecast_sets = [forecasts(events, replace(config, tau=tau)) for tau in grid]
-    scored = [
-        _scored(f, replace(config, tau=tau)) for f, tau in zip(forecast_sets, grid, strict=True)
-    ]
-    best = min(range(len(grid)), key=lambda i: (scored[i][0].log_loss, grid[i]))
+    configs = [replace(config, tau=tau) for tau in sorted({*taus, config.tau})]
+    forecast_sets = [forecasts(events, one) for one in configs]
+    scored = [_scored(*pair) for pair in zip(forecast_sets, configs, strict=True)]
+    best = min(range(len(scored)), key=lambda i: scored[i][0].log_loss)  # of equals the least tau
     tasks = np.array([float(outcome.counted) for _, _, _, outcome in forecast_sets[0]])
     rounds = np.unique([number for number, *_ in forecast_sets[0]], return_inverse=True)[1]
     trials = []
@@ -236,10 +225,9 @@ def calibrate(directory: str | os.PathLike[str], taus: Sequence[float] = TAUS) -
         behind, count = float(excess.sum()), len(excess)
         error = float(excess.std(ddof=1)) * count**0.5 if count > 1 else abs(behind)
         trials.append(replace(trial, behind=behind, error=error))
-    index = grid.index(config.tau)
-    change = (
-        trials[index].matches >= FEW_MATCHES and trials[index].behind > 2.0 * trials[index].error
-    )
+    index = configs.index(config)
+    own = trials[index]
+    change = own.matches >= FEW_MATCHES and own.behind > 2.0 * own.error
     return Tuning(tuple(trials), best, index, change)
 
 

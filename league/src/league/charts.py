@@ -63,25 +63,21 @@ def panels(league: League) -> list[Panel]:
     if not any(outcome.counted for outcome in state.outcomes.values()):
         return every
     every += [ratings_panel(league, role) for role in state.slots]
-    every += [payoff_panel(payoff), calibration_panel(calibration(league.directory))]
-    return every
+    return [*every, payoff_panel(payoff), calibration_panel(calibration(league.directory))]
 
 
 def skills_panel(league: League, role: str) -> Panel:
     """Return mu of each living member with ± 1.96 sigma, best first."""
     board = league.leaderboard(role)
     base = _chart({"member": row.member} | _interval(row.mu, row.sigma) for row in board[:_ROWS])
-    base = base.encode(
-        y=alt.Y("member:N", sort=[row.member for row in board], title=None, axis=_NAMES)
-    )
+    names = [row.member for row in board]
+    base = base.encode(y=alt.Y("member:N", sort=names, title=None, axis=_NAMES))
     scale = alt.Scale(zero=False)
-    bar = base.mark_bar(height=5, opacity=0.4).encode(
-        x=alt.X("low:Q", scale=scale, title=_SKILL, axis=alt.Axis(tickCount=5)), x2="high:Q"
-    )
-    dot = base.mark_point(filled=True, opacity=1).encode(
-        x=alt.X("mu:Q", scale=scale, title=_SKILL),
-        tooltip=_tips("member:N", "mu:Q", "low:Q", "high:Q"),
-    )
+    low = alt.X("low:Q", scale=scale, title=_SKILL, axis=alt.Axis(tickCount=5))
+    bar = base.mark_bar(height=5, opacity=0.4).encode(x=low, x2="high:Q")
+    tips = _tips("member:N", "mu:Q", "low:Q", "high:Q")
+    mu = alt.X("mu:Q", scale=scale, title=_SKILL)
+    dot = base.mark_point(filled=True, opacity=1).encode(x=mu, tooltip=tips)
     chart = alt.LayerChart(layer=[bar, dot]).properties(height=alt.Step(18))
     hint = (
         "Best first. Dot: the rating μ; bar: μ ± 1.96 σ. Only differences matter: no match shows "
@@ -99,43 +95,31 @@ def ratings_panel(league: League, role: str) -> Panel:
     ends = sorted((r.rounds, r.member) for r in league.state.replacements if r.member in lives)
     retired = {name: ended for ended, name in ends[-_RETIRED:]}
     tracks, births = _tracks(league, lives, best, retired)
-    legend = alt.Legend(
-        orient="bottom",
-        columns=max(1, 36 // (4 + max(map(len, best)))),
-        labelLimit=230,
-        symbolOpacity=1,
-    )
+    columns = max(1, 36 // (4 + max(map(len, best))))
+    legend = alt.Legend(orient="bottom", columns=columns, labelLimit=230, symbolOpacity=1)
     x = alt.X("round:Q", title="rounds played", axis=alt.Axis(tickMinStep=1, tickCount=6))
-    base = _chart(row for name in best for row in tracks[name]).encode(
-        x=x,
-        color=alt.Color("member:N", sort=best, title=None, legend=legend),
-    )
     scale = alt.Scale(zero=False)
-    line = base.mark_line(point=alt.OverlayMarkDef(size=12)).encode(
-        y=alt.Y("mu:Q", scale=scale), tooltip=_tips("member:N", "parents:N", "round:Q", "mu:Q")
-    )
+    y = alt.Y("mu:Q", scale=scale)
+    color = alt.Color("member:N", sort=best, title=None, legend=legend)
+    base = _chart(row for name in best for row in tracks[name]).encode(x=x, color=color)
+    fields = ("member:N", "parents:N", "round:Q", "mu:Q")
+    line = base.mark_line(point=alt.OverlayMarkDef(size=12)).encode(y=y, tooltip=_tips(*fields))
     past = _chart(
         row | {"last": row is tracks[name][-1], "replaced": ended}
         for name, ended in retired.items()
         for row in tracks.get(name, ())
-    ).encode(x=x, y=alt.Y("mu:Q", scale=scale), detail="member:N")
-    tips = _tips("member:N", "parents:N", "round:Q", "mu:Q", "replaced:Q")
+    ).encode(x=x, y=y, detail="member:N")
     crosses = past.transform_filter("datum.last").mark_point(shape=_CROSS, color="#888", size=30)
     joints = _chart(births).mark_rule(strokeDash=[2, 2], color="#888")
-    joints = joints.encode(
-        x=x,
-        y=alt.Y("mu:Q", scale=scale),
-        y2="to:Q",
-        tooltip=_tips("parent:N", "member:N", "operator:N", "round:Q"),
-    )
-    band = base.mark_area(opacity=0.1).encode(
-        y=alt.Y("low:Q", scale=scale, title=_SKILL), y2="high:Q"
-    )
+    tips = _tips("parent:N", "member:N", "operator:N", "round:Q")
+    joints = joints.encode(x=x, y=y, y2="to:Q", tooltip=tips)
+    low = alt.Y("low:Q", scale=scale, title=_SKILL)
+    band = base.mark_area(opacity=0.1).encode(y=low, y2="high:Q")
     layers = [band, line]
     hint = "With μ ± 1.96 σ. Only differences matter: if both sides improve alike, no line moves."
     if retired:
         layers = [past.mark_line(strokeWidth=1, color="#888"), joints, *layers]
-        layers.append(crosses.encode(tooltip=tips))
+        layers.append(crosses.encode(tooltip=_tips(*fields, "replaced:Q")))
         hint += " Grey: members that were replaced (×); a dotted line leads from parent to child."
     chart = alt.LayerChart(layer=layers).properties(height=220)
     return Panel(f"Ratings of the {role}s over rounds{_best(_DRAWN, board)}", hint, chart)
@@ -191,12 +175,8 @@ def payoff_panel(payoff: Payoff) -> Panel:
         size = alt.ExprRef(f"min(12, width / {2 * count})")
         pale = "abs(datum.solved - 0.5) < 0.3"
         ink = alt.when(pale).then(alt.value("#1c2128")).otherwise(alt.value("#ffffff"))
-        text = alt.Text("percent:N")
-        layers.append(
-            base.transform_calculate(percent="round(100 * datum.solved)")
-            .mark_text(fontSize=size)
-            .encode(text=text, color=ink)
-        )
+        percent = base.transform_calculate(percent="round(100 * datum.solved)")
+        layers.append(percent.mark_text(fontSize=size).encode(text="percent:N", color=ink))
     chart = alt.LayerChart(layer=layers).properties(height=alt.Step(26))
     hint = (
         "Right attempts of each student (column) at each teacher's valid tasks (row), in %. Empty "
@@ -212,23 +192,17 @@ def calibration_panel(result: Calibration) -> Panel:
     x = alt.X("predicted:Q", scale=unit, axis=axis, title="predicted share of tasks solved")
     y = alt.Y("observed:Q", scale=unit, axis=axis, title="observed share")
     diagonal = _chart({"predicted": at, "observed": at} for at in (0, 1))
-    dots = _chart(
-        {"predicted": predicted, "observed": observed, "matches": matches}
-        for predicted, observed, matches in result.bins
+    names = ("predicted", "observed", "matches")
+    dots = _chart(dict(zip(names, row, strict=True)) for row in result.bins).encode(
+        x=x, y=y, tooltip=_tips("predicted:Q", "observed:Q", "matches:Q")
     )
-    layers = [
-        diagonal.mark_line(strokeDash=[5, 4], color="gray").encode(x=x, y=y),
-        dots.mark_point(filled=True, size=80).encode(
-            x=x, y=y, tooltip=_tips("predicted:Q", "observed:Q", "matches:Q")
-        ),
-    ]
+    line = diagonal.mark_line(strokeDash=[5, 4], color="gray").encode(x=x, y=y)
+    chart = alt.LayerChart(layer=[line, dots.mark_point(filled=True, size=80)])
     hint = (
         "Each dot is a fifth of the matches, predicted from earlier results. On the dashed line, "
         "predictions come true."
     )
-    return Panel(
-        "Do predictions come true?", hint, alt.LayerChart(layer=layers).properties(height=240), True
-    )
+    return Panel("Do predictions come true?", hint, chart.properties(height=240), wide=True)
 
 
 def _best(most: int, board: Sequence[object]) -> str:
@@ -244,23 +218,19 @@ def _chart(rows: Any) -> alt.Chart:
 
 
 def _tips(*fields: str) -> list[alt.Tooltip]:
-    return [
-        alt.Tooltip(name, format=".3~f") if name.endswith(":Q") else alt.Tooltip(name)
-        for name in fields
-    ]
-
-
-_LEAD = (
-    "Who is best in a league in which teachers set tasks and students solve them. Every match is a "
-    "batch of tasks; from its result both sides get a TrueSkill rating."
-)
+    formats: dict[bool, Any] = {True: ".3~f", False: alt.Undefined}
+    return [alt.Tooltip(name, format=formats[name.endswith(":Q")]) for name in fields]
 
 
 def write_page(path: Path, league: League) -> None:
     """Write the page of an open league, whole or not at all."""
     sides = ((len(names), role) for role, names in league.state.slots.items())
     title = "League of " + " and ".join(f"{n} {role}{'s' * (n != 1)}" for n, role in sides)
-    lead = f"{_LEAD} Until now: {league.state.played}."
+    lead = (
+        "Who is best in a league in which teachers set tasks and students solve them. Every match "
+        "is a batch of tasks; from its result both sides get a TrueSkill rating. Until now: "
+        f"{league.state.played}."
+    )
     charts = []
     figures = ""
     for number, panel in enumerate(panels(league)):

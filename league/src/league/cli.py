@@ -30,7 +30,7 @@ Cell = str | int | float | None
 directory_argument = click.argument("directory", type=click.Path(path_type=Path))
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, not a table.")
 _DEFAULT_TAUS = ", ".join(f"{tau:.3g}" for tau in analysis.TAUS)
-_FILES = (SETTINGS, EVENTS, LOCK)
+_TAU_HELP = f"A tau to try; may be repeated.  [default: {_DEFAULT_TAUS}]"
 
 
 class _Stopped(KeyboardInterrupt):
@@ -104,6 +104,7 @@ def main() -> None:
     "--rows",
     "table",
     type=click.Path(path_type=Path),
+    metavar="FILE",
     help="Rate the results in this CSV or JSON Lines (.jsonl) file instead of a league. Columns: "
     "teacher and student, or member and opponent, and outcome (0 to 1), or solved and attempts; "
     "or winner and loser; or model_a, model_b and winner.",
@@ -173,7 +174,7 @@ def report_command(directory: Path, html: Path | None, as_json: bool) -> None:
                 f"{html} cannot be written: there is no folder {html.parent}; choose another file, "
                 f"or type: mkdir -p {shlex.quote(str(html.parent))}"
             )
-        if html.name in _FILES and html.parent.resolve() == directory.resolve():
+        if html.name in (SETTINGS, EVENTS, LOCK) and html.parent.resolve() == directory.resolve():
             raise LeagueError(f"{html} is a file of the league itself; choose another file")
         # slow, and an extra
         from league.charts import write_page
@@ -182,16 +183,14 @@ def report_command(directory: Path, html: Path | None, as_json: bool) -> None:
     calibrated = analysis.calibration(directory) if rated else None
     if html is not None:
         write_page(html, league)
-    counts = league.state.counts
-    if as_json:
-        details = {"boards": _boards(league), "payoff": asdict(league.payoff())}
-        _print(counts | details | {"calibration": asdict(calibrated) if calibrated else {}})
-        return
+    details = {"boards": _boards(league), "payoff": asdict(league.payoff())}
     text = f"{league.state.played}\n\n{_board(league)}"
     if calibrated is not None:
         text += f"\n\ncalibration: RMSE {calibrated.rmse:.3f}, "
         text += f"{calibrated.coverage:.0%} inside 95 % intervals"
-    _print(text + (f"\n\nwrote {click.format_filename(html)}" if html is not None else ""))
+    text += f"\n\nwrote {click.format_filename(html)}" if html is not None else ""
+    details["calibration"] = asdict(calibrated) if calibrated else {}
+    _print(league.state.counts | details if as_json else text)
 
 
 @main.command("replay")
@@ -208,20 +207,13 @@ def replay_command(directory: Path, as_json: bool) -> None:
     counts = {"events": league.state.events} | league.state.counts | {"equal": not differences}
     _print(counts if as_json else _table(tuple(counts), [tuple(map(str, counts.values()))]))
     if differences:
-        _fail(
-            f"{len(differences)} ratings do not follow from the log, the first: {differences[0]}", 1
-        )
+        problem = f"{len(differences)} ratings do not follow from the log, the first: "
+        _fail(problem + differences[0], 1)
 
 
 @main.command("calibrate")
 @directory_argument
-@click.option(
-    "--tau",
-    "taus",
-    type=float,
-    multiple=True,
-    help=f"A tau to try; may be repeated.  [default: {_DEFAULT_TAUS}]",
-)
+@click.option("--tau", "taus", type=float, multiple=True, help=_TAU_HELP)
 @json_option
 def calibrate_command(directory: Path, taus: tuple[float, ...], as_json: bool) -> None:
     """Find the tau that gives the best predictions of the matches.
@@ -249,8 +241,7 @@ def calibrate_command(directory: Path, taus: tuple[float, ...], as_json: bool) -
 
 def _advice(tuning: analysis.Tuning) -> str:
     best, own = tuning.trials[tuning.best], tuning.trials[tuning.own]
-    if own.matches < analysis.FEW_MATCHES:
-        least = analysis.FEW_MATCHES
+    if own.matches < (least := analysis.FEW_MATCHES):
         return f"Only {own.matches} rated matches: expected at least {least} for an advice."
     if not tuning.change:
         return f"The league's own tau {own.tau:.3g} predicts as well as the best: keep it."
@@ -307,13 +298,12 @@ def _check_league(directory: Path) -> None:
         raise LeagueError(
             f"{directory} is a run, not a league; did you mean {directory / 'league'}?"
         )
-    problem = f"there is no folder {directory}"
-    if directory.exists():
-        problem = f"{directory} is no league: " + (
-            f"it holds no {SETTINGS}" if directory.is_dir() else "it is a file"
-        )
-    leagues = (path.parent for path in directory.parent.glob(f"*/{SETTINGS}"))
-    near = suggestion(directory.name, (path.name for path in leagues))
+    found = f"it holds no {SETTINGS}" if directory.is_dir() else "it is a file"
+    problem = f"{directory} is no league: {found}"
+    if not directory.exists():
+        problem = f"there is no folder {directory}"
+    beside = directory.parent.glob(f"*/{SETTINGS}")
+    near = suggestion(directory.name, (path.parent.name for path in beside))
     raise LeagueError(
         f"{problem}; expected the folder of a league, such as RUN/league of a training run{near}"
     )

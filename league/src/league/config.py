@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from league.errors import LeagueError, check_number, check_whole, suggestion
 from league.ratings import RatingModel
 
-FITNESSES = ("rating", "lower_bound", "reward")
+FITNESSES = {"rating": "mu", "lower_bound": "lower_bound", "reward": "mean_reward"}
+"""The field of a standing for each fitness."""
 
-_LEAST = {"seed": 0, "grace_matches": 0}
 _MOST = dict.fromkeys(("evidence", "max_weight", "history_tasks", "child_sigma"), math.inf)
 _MOST |= {"explore": 1.0, "history_decay": 1.0}
 
@@ -55,8 +55,8 @@ class LeagueConfig:
     """Extra uncertainty of a newborn child's skill, in rating units."""
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            check_whole(name, getattr(self, name), least)
+        for name in ("seed", "grace_matches"):
+            check_whole(name, getattr(self, name))
         if self.fitness not in FITNESSES:
             hint = suggestion(str(self.fitness), FITNESSES)
             raise LeagueError(

@@ -39,11 +39,8 @@ def check_whole(name: str, value: object, least: int = 0) -> None:
 
 def check_number(name: str, value: object, low: float = -math.inf, high: float = math.inf) -> None:
     """Raise LeagueError unless the value is a finite number from `low` to `high`."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not (math.isfinite(value) and low <= value <= high)
-    ):
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    if not (math.isfinite(number) and low <= number <= high):
         bounds = "a finite number" + ("" if math.isinf(low) else f" >= {low:g}")
         bounds += "" if math.isinf(high) else f" and <= {high:g}"
         raise LeagueError(f"{name} is {value!r}; expected {bounds}")

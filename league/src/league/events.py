@@ -7,6 +7,7 @@ of the results.
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,37 +22,30 @@ Event = Mapping[str, Any]
 
 def round_event(state: State, round_number: int) -> dict[str, Any]:
     """Return the event that pairs a round."""
-    return {
-        "event": "round_paired",
-        "round": round_number,
-        "pairs": [
-            {"id": p.id, "teacher": p.teacher, "student": p.student, "predicted": p.predicted}
-            for p in propose(state, round_number)
-        ],
-    }
+    fields = ("id", "teacher", "student", "predicted")
+    pairs = [{name: getattr(p, name) for name in fields} for p in propose(state, round_number)]
+    return {"event": "round_paired", "round": round_number, "pairs": pairs}
 
 
 def rated(state: State, event: Event) -> dict[str, Any]:
     """Return the event with the ratings that follow from it and the state before it."""
+    config, ratings = state.config, dict[str, Rating]()
     if event.get("event") == "member_replaced":
         parents = [state.members[name].rating for name in event["parents"]]
-        jump, model = state.config.child_sigma, state.config.model
-        ratings = {event["child"]: child_rating(parents, event["weights"], jump, model)}
+        child = child_rating(parents, event["weights"], config.child_sigma, config.model)
+        ratings[event["child"]] = child
     elif event.get("event") == "match_recorded":
         pair, outcome = result(state, event)
-        ratings = _new_ratings(state, pair, outcome) if outcome.counted else {}
+        if outcome.counted:
+            names = pair.teacher, pair.student
+            teacher, student = ([state.members[name].rating] for name in names)
+            score = np.array([outcome.student_score])
+            weight = np.array([min(outcome.counted * config.evidence, config.max_weight)])
+            new = rate_matches(teacher, student, score, weight, config.model)
+            ratings |= zip(names, chain(*new), strict=True)
     else:
         return dict(event)
     return {**event, "ratings": {name: [r.mu, r.sigma] for name, r in ratings.items()}}
-
-
-def _new_ratings(state: State, pair: Pair, outcome: Outcome) -> dict[str, Rating]:
-    config = state.config
-    teacher, student = ([state.members[name].rating] for name in (pair.teacher, pair.student))
-    weight = min(outcome.counted * config.evidence, config.max_weight)
-    score = np.array([outcome.student_score])
-    (new_t,), (new_s,) = rate_matches(teacher, student, score, np.array([weight]), config.model)
-    return {pair.teacher: new_t, pair.student: new_s}
 
 
 def result(state: State, event: Event) -> tuple[Pair, Outcome]:

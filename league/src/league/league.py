@@ -208,16 +208,10 @@ class League:
             for parent in parents:
                 if self.state.member(parent).role != old.role:
                     raise LeagueError(f"{parent} is no {old.role}; a child has its parents' role")
-            event = {
-                "event": "member_replaced",
-                "member": member,
-                "child": child,
-                "parents": list(parents),
-                "weights": _shares(weights, len(parents)),
-                "operator": operator,
-                "reason": reason,
-            }
-            self._store.commit(event)
+            names = {"member": member, "child": child, "parents": list(parents)}
+            how = {"operator": operator, "reason": reason}
+            event = {**names, "weights": _shares(weights, len(parents)), **how}
+            self._store.commit({"event": "member_replaced", **event})
 
     def events(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the place of each event in the log, and the event."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from league.errors import LeagueError
-from league.ratings import Floats, Ints, expected_shares
+from league.ratings import Floats, expected_shares
 from league.state import STUDENT, Member, Pair, State
 
 MOST_MATCHES = 512
@@ -37,9 +37,8 @@ def propose(state: State, round_number: int) -> list[Pair]:
         if partners[i].name == member.name:  # exchange partners with a random other
             other = (i + int(rng.integers(1, len(large)))) % len(large)
             partners[i], partners[other] = partners[other], partners[i]
-    matchups = list(zip(large, partners, strict=True))
-    if not by_teacher:
-        matchups = [(teacher, student) for student, teacher in matchups]
+    sides = (large, partners) if by_teacher else (partners, large)
+    matchups = list(zip(*sides, strict=True))
     matchups.sort(key=lambda matchup: (matchup[0].slot, matchup[1].slot))
     expected = expected_of_pairs(state, matchups)
     return [
@@ -48,12 +47,11 @@ def propose(state: State, round_number: int) -> list[Pair]:
     ]
 
 
-def _seats(small: Sequence[Member], count: int, rng: np.random.Generator) -> Ints:
+def _seats(small: Sequence[Member], count: int, rng: np.random.Generator) -> list[int]:
     """Return `count` indices of the smaller side, each floor or ceil of its fair share."""
-    share, extra = divmod(count, len(small))
-    ties = rng.random(len(small))
+    (share, extra), ties = divmod(count, len(small)), rng.random(len(small))
     order = sorted(range(len(small)), key=lambda i: (small[i].paired, ties[i]))
-    return np.array(list(range(len(small))) * share + order[:extra], dtype=np.int64)
+    return list(range(len(small))) * share + order[:extra]
 
 
 def _draw(weights: Floats, explore: float, rng: np.random.Generator) -> list[int]:
@@ -72,10 +70,9 @@ def _draw(weights: Floats, explore: float, rng: np.random.Generator) -> list[int
 def _weights(state: State, large: Sequence[Member], seats: Sequence[Member]) -> Floats:
     """Return PFSP weights of n members against n seats, shape [n, n]."""
     small = list({member.name: member for member in seats}.values())
-    if large[0].role == STUDENT:
-        weights = match_weights(expected_scores(state, small, large), state.config.pfsp).T
-    else:
-        weights = match_weights(expected_scores(state, large, small), state.config.pfsp)
+    by_student = large[0].role == STUDENT
+    expected = expected_scores(state, *((small, large) if by_student else (large, small)))
+    weights = match_weights(expected.T if by_student else expected, state.config.pfsp)
     if state.one_population:
         weights = np.where([[a.name == b.name for b in small] for a in large], 0.0, weights)
     column = {member.name: j for j, member in enumerate(small)}
@@ -104,10 +101,9 @@ def choice_probabilities(weights: Floats, explore: float) -> Floats:
 def expected_scores(state: State, teachers: Sequence[Member], students: Sequence[Member]) -> Floats:
     """Return the students' expected share of the tasks, shape [teachers, students], in [0, 1].
 
-    By ratings it is p = Φ((mu_s - mu_t) / sqrt(2 beta² + sigma_s² + sigma_t²)); with n faded
-    tasks of history at mean r it becomes (n r + n0 p) / (n + n0), n0 = config.history_tasks, which
-    adds what one rating per member cannot express. The share is the solve rate when all tasks are
-    valid; an invalid task counts as won by the student.
+    By ratings it is p, as in `predict`; with n faded tasks of history at mean r it becomes
+    (n r + n0 p) / (n + n0), n0 = config.history_tasks, which adds what one rating per member cannot
+    express. The share is the solve rate when all tasks are valid; the student wins an invalid task.
     """
     pairs = [(teacher, student) for teacher in teachers for student in students]
     return expected_of_pairs(state, pairs).reshape(len(teachers), len(students))

@@ -2,13 +2,11 @@
 
 from dataclasses import dataclass, replace
 
+from league.config import FITNESSES
 from league.errors import LeagueError, check_whole
 from league.pairing import expected_scores, tie_break
 from league.ratings import lower_bound
 from league.state import MEMBER, STUDENT, TEACHER, Member, State
-
-_FITNESS = {"rating": "mu", "lower_bound": "lower_bound", "reward": "mean_reward"}
-"""The field of a standing for each fitness."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +52,7 @@ def leaderboard(state: State, role: str) -> list[Standing]:
         rewards[MEMBER] = rewards[STUDENT] + rewards[TEACHER]
         numbers = [reward for reward in rewards[role] if reward is not None]
         row = Standing(
-            member=m.name,
-            role=role,
-            slot=m.slot,
-            mu=m.rating.mu,
-            sigma=m.rating.sigma,
-            lower_bound=lower_bound(m.rating),
+            *(m.name, role, m.slot, m.rating.mu, m.rating.sigma, lower_bound(m.rating)),
             matches=taught.matches + (solved.matches if role == MEMBER else 0),
             mean_solve_rate=solved.solve_rate,
             valid_rate=taught.valid / taught.tasks if taught.tasks else None,
@@ -70,13 +63,9 @@ def leaderboard(state: State, role: str) -> list[Standing]:
             operator=m.operator,
             infra_errors=taught.infra_errors,
         )
-        rows.append(replace(row, fitness=getattr(row, _FITNESS[state.config.fitness])))
-
-    def order(row: Standing) -> tuple[bool, float, int]:
-        tie = tie_break(state.config.seed, "tie", row.member)
-        return row.fitness is None, -(row.fitness or 0.0), tie
-
-    return sorted(rows, key=order)
+        rows.append(replace(row, fitness=getattr(row, FITNESSES[state.config.fitness])))
+    rows.sort(key=lambda row: tie_break(state.config.seed, "tie", row.member))
+    return sorted(rows, key=lambda row: (row.fitness is None, -(row.fitness or 0.0)))
 
 
 def select(state: State, role: str, count: int) -> list[str]:
@@ -137,8 +126,7 @@ def payoff(state: State, top: int | None = None) -> Payoff:
 
 
 def _best(members: list[Member], top: int | None) -> list[Member]:
-    if top is None:
-        return members
-    check_whole("top", top, 1)
+    if top is not None:
+        check_whole("top", top, 1)
     ranked = sorted(members, key=lambda m: -lower_bound(m.rating))[:top]
     return sorted(ranked, key=lambda m: m.slot)

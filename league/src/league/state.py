@@ -42,10 +42,9 @@ class Outcome:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             check_whole(name, getattr(self, name))
+        consistent = not self.unsolved
         if self.attempts:
             consistent = self.valid > 0 and (self.solved > 0) == (self.unsolved < self.valid)
-        else:
-            consistent = not self.unsolved
         parts = (self.valid, self.tasks), (self.solved, self.attempts), (self.unsolved, self.valid)
         if not consistent or any(part > total for part, total in parts):
             raise LeagueError(
@@ -169,24 +168,25 @@ class Member:
 
 @dataclass
 class State:
-    """The state after all events; only `events.apply` changes it, in place."""
+    """The state after all events; only `events.apply` changes it, in place.
+
+    - members: by name, in order of arrival.
+    - slots: the names of the living, by role (teacher and student, or member) and slot.
+    - pairs, outcomes: by pair id.
+    - rounds: the pair ids of each round, in pairing order.
+    - meetings: by (teacher, student).
+    - events: number of events that have been applied.
+    """
 
     config: LeagueConfig
     members: dict[str, Member] = field(default_factory=dict)
-    """By name, in order of arrival."""
     slots: dict[str, list[str]] = field(default_factory=dict)
-    """The names of the living, by role and slot; its roles are teacher and student, or member."""
     pairs: dict[str, Pair] = field(default_factory=dict)
-    """By id."""
     outcomes: dict[str, Outcome] = field(default_factory=dict)
-    """By pair id."""
     rounds: dict[int, list[str]] = field(default_factory=dict)
-    """The pair ids of each round, in pairing order."""
     meetings: dict[tuple[str, str], Meeting] = field(default_factory=dict)
-    """By (teacher, student)."""
     replacements: list[Replacement] = field(default_factory=list)
     events: int = 0
-    """Number of events that have been applied."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -206,16 +206,12 @@ class State:
         count = sum(outcome.infra_errors for outcome in self.outcomes.values())
         return f"{count} task{'s' * (count != 1)} not judged" if count else ""
 
-    def check_role(self, role: str) -> str:
-        """Return the role if this league has it; raise LeagueError otherwise."""
+    def living(self, role: str) -> list[Member]:
+        """Return the living members of a role, by slot; LeagueError if there is no such role."""
         if role not in self.slots:
             roles = " or ".join(map(repr, self.slots))
             raise LeagueError(f"role is {role!r}; expected {roles}")
-        return role
-
-    def living(self, role: str) -> list[Member]:
-        """Return the living members of a role, by slot."""
-        return [self.members[name] for name in self.slots[self.check_role(role)]]
+        return [self.members[name] for name in self.slots[role]]
 
     @property
     def one_population(self) -> bool:

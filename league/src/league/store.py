@@ -9,10 +9,10 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from league.config import LeagueConfig
 from league.errors import LeagueError, LeagueLocked, UnreadableLeague
@@ -28,9 +28,12 @@ SCHEMA = 3
 
 def write_new_league(directory: Path, config: LeagueConfig, event: Event) -> None:
     """Write the files of a new league; it exists when the last one, the settings, is written."""
-    settings = Settings(config, asdict(config))
-    write_atomically(directory / EVENTS, sealed({**event, "settings": settings.hash}, ""))
-    write_atomically(directory / SETTINGS, settings.text)
+    values = asdict(config)
+    text = canonical({"schema": SCHEMA, "config": values})
+    write_atomically(
+        directory / EVENTS, sealed({**event, "settings": _hash(canonical(values))}, "")
+    )
+    write_atomically(directory / SETTINGS, text)
 
 
 class Store:
@@ -41,7 +44,7 @@ class Store:
         self.warnings: list[str] = []
         """A sentence for each repair, and for a lock that cannot be had."""
         self._handle: int | None = None
-        path = directory / EVENTS
+        self._path = path = directory / EVENTS
         self._settings = settings = read_settings(directory / SETTINGS)
         content = _content(path)
         log = _whole(content)
@@ -52,8 +55,14 @@ class Store:
             )
         self._length, self._hash, self.state = len(log), "", State(settings.config)
         for where, event in _checked(log, path, settings):
-            with _reading(where):
+            try:
                 apply(self.state, event)
+            except KeyError as error:
+                lacks = f"{where} lacks {error}, or no line before it has it"
+                raise UnreadableLeague(lacks) from error
+            except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
+                reason = error if isinstance(error, LeagueError) else repr(error)
+                raise UnreadableLeague(f"{where}: {reason}") from error
             self._hash = event["hash"]
         if not self.state.events:
             raise UnreadableLeague(f"{path} is empty; expected a founding event")
@@ -81,16 +90,15 @@ class Store:
             os.ftruncate(self._handle, self._length)
             if not isinstance(error, OSError):
                 raise
-            raise LeagueError(
-                f"cannot append to {self.directory / EVENTS}: {error}; nothing changed"
-            ) from error
+            reason = f"cannot append to {self._path}: {error}; nothing changed"
+            raise LeagueError(reason) from error
         self._length += len(line)
         self._hash = _hash_at_end(line)
         apply(self.state, event)
 
     def events(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the place of each event of the present state, and the event."""
-        return _checked(self._log(), self.directory / EVENTS, self._settings)
+        return _checked(self._log(), self._path, self._settings)
 
     def sync(self) -> None:
         """Force the log to the disk."""
@@ -112,7 +120,7 @@ class Store:
             self._handle = None
 
     def _log(self) -> bytes:
-        return _content(self.directory / EVENTS)[: self._length]
+        return _content(self._path)[: self._length]
 
 
 def _content(path: Path) -> bytes:
@@ -177,29 +185,19 @@ def _hash(content: bytes) -> str:
 
 
 @contextlib.contextmanager
-def _reading(where: str) -> Iterator[None]:
-    """Raise UnreadableLeague, with the place in the log, for an impossible event."""
-    try:
-        yield
-    except KeyError as error:
-        raise UnreadableLeague(f"{where} lacks {error}, or no line before it has it") from error
-    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        reason = error if isinstance(error, LeagueError) else repr(error)
-        raise UnreadableLeague(f"{where}: {reason}") from error
-
-
-@contextlib.contextmanager
 def writer_lock(directory: Path) -> Iterator[list[str]]:
     """Hold the lock of a league's directory; the end of the process releases it, too.
 
     Yields a sentence, and holds none, where the file system has no locks, and on Windows.
     """
     handle, warnings = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644), []
-    try:
+    with contextlib.ExitStack() as held:
+        held.callback(os.close, handle)
         try:
             import fcntl
 
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held.callback(fcntl.flock, handle, fcntl.LOCK_UN)
         except BlockingIOError:
             holder = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
             raise LeagueLocked(
@@ -212,16 +210,10 @@ def writer_lock(directory: Path) -> Iterator[list[str]]:
                 "it that no other process writes there"
             ]
         os.ftruncate(handle, 0)
+        held.callback(os.ftruncate, handle, 0)
         with contextlib.suppress(OSError):  # a full disk: the lock holds without the name
             os.write(handle, f"{os.getpid()}\n".encode())
-        try:
-            yield warnings
-        finally:
-            os.ftruncate(handle, 0)
-            if not warnings:
-                fcntl.flock(handle, fcntl.LOCK_UN)
-    finally:
-        os.close(handle)
+        yield warnings
 
 
 def canonical(data: object) -> bytes:
@@ -255,22 +247,12 @@ def write_atomically(path: Path, content: bytes, *, alone: bool = True) -> None:
         raise
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The settings of a league, and the plain values in its file."""
+class Settings(NamedTuple):
+    """The settings of a league, the content of their file, and the hash in the first event."""
 
     config: LeagueConfig
-    values: Mapping[str, Any]
-
-    @property
-    def text(self) -> bytes:
-        """The content of the file."""
-        return canonical({"schema": SCHEMA, "config": self.values})
-
-    @property
-    def hash(self) -> str:
-        """The hash that the first event of the log holds."""
-        return _hash(canonical(self.values))
+    text: bytes
+    hash: str
 
 
 def read_settings(path: Path) -> Settings:
@@ -288,7 +270,8 @@ def read_settings(path: Path) -> Settings:
             "populab-league that wrote it"
         )
     try:
-        values = {**data["config"], "pfsp": tuple(data["config"]["pfsp"])}
-        return Settings(LeagueConfig(**values), data["config"])
+        values = data["config"]
+        config = LeagueConfig(**values | {"pfsp": tuple(values["pfsp"])})
+        return Settings(config, content, _hash(canonical(values)))
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableLeague(f"{path} has bad settings: {error}") from error

@@ -82,16 +82,14 @@ def rate(
     results = ((one, two, weight * won, weight * lost) for one, two, won, lost in matches)
     names, mu, covariance = _fit(results, config.model)
     sigma = covariance.diagonal() ** 0.5
-    order = sorted(range(len(names)), key=lambda i: (3.0 * sigma[i] - mu[i], names[i]))
+    ratings = list(map(Rating, mu.tolist(), sigma.tolist()))
+    order = sorted(range(len(names)), key=lambda i: (-lower_bound(ratings[i]), names[i]))
     gap_variance = sigma**2 + sigma[order[0]] ** 2 - 2.0 * covariance[order[0]]
     return [
         RatedMember(
-            names[i],
-            float(mu[i]),
-            float(sigma[i]),
-            lower_bound(Rating(float(mu[i]), float(sigma[i]))),
+            *(names[i], ratings[i].mu, ratings[i].sigma, lower_bound(ratings[i])),
             played[names[i]],
-            behind=float(mu[order[0]] - mu[i]),
+            behind=ratings[order[0]].mu - ratings[i].mu,
             behind_sigma=math.sqrt(gap_variance[i]) if i != order[0] else 0.0,
         )
         for i in order
@@ -112,19 +110,20 @@ def find_cycle(rows: Iterable[Mapping[str, Any]]) -> list[str] | None:
     won = _won(_matches(rows))
     margins = {pair: count - won[pair[::-1]] for pair, count in won.items()}
     margins = {pair: margin for pair, margin in margins.items() if margin > _EVEN * won[pair]}
-    cycle, least = None, 0.0
+    cycle, least = tuple[str, ...](), 0.0
     while wider := _shortest_cycle(pair for pair in margins if margins[pair] > least):
         if cycle and len(wider) > len(cycle):
             break
         cycle, least = wider, min(margins[pair] for pair in pairwise([*wider, wider[0]]))
-    return cycle
+    first = cycle.index(min(cycle)) if cycle else 0
+    return [*cycle[first:], *cycle[:first]] or None
 
 
 _EVEN = 1e-9  # of the tasks; a narrower win is rounding
 
 
-def _shortest_cycle(pairs: Iterable[tuple[str, str]]) -> list[str] | None:
-    """Return a shortest cycle of a graph of (winner, loser), by a breadth-first search from each.
+def _shortest_cycle(pairs: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Return a shortest cycle among (winner, loser), or (), by a breadth-first search from each.
 
     Who was searched from is left out from then on; as those with the fewest wins are first, a graph
     without cycles takes little time.
@@ -132,25 +131,21 @@ def _shortest_cycle(pairs: Iterable[tuple[str, str]]) -> list[str] | None:
     beaten: dict[str, list[str]] = {}
     for one, two in sorted(pairs):
         beaten.setdefault(one, []).append(two)
-    shortest = None
+    shortest = tuple[str, ...]()
     for start in sorted(beaten, key=lambda name: (len(beaten[name]), name)):
-        reached, by = [start], dict[str, str]()
-        for one in reached:
-            fresh = [two for two in beaten.get(one, ()) if two not in by]
-            by |= dict.fromkeys(fresh, one)
-            reached += fresh
-            if start in by:
+        paths: list[tuple[str, ...]] = [(start,)]
+        ends: dict[str, tuple[str, ...]] = {}
+        for path in paths:
+            fresh = {two: (*path, two) for two in beaten.get(path[-1], ()) if two not in ends}
+            paths += fresh.values()
+            ends |= fresh
+            if start in fresh:
                 break
         del beaten[start]
-        if start in by:
-            cycle = [by[start]]
-            while cycle[-1] != start:
-                cycle.append(by[cycle[-1]])
-            if not shortest or len(cycle) < len(shortest):
-                at = cycle.index(min(cycle))
-                shortest = [*cycle[at::-1], *cycle[:at:-1]]
-            if len(shortest) == 3:
-                break
+        if start in ends and not 0 < len(shortest) < len(ends[start]):
+            shortest = ends[start][1:]
+        if len(shortest) == 3:
+            break
     return shortest
 
 
@@ -172,10 +167,8 @@ def read_rows(path: str | os.PathLike[str]) -> list[FileRow]:
             for line, cells in _json_lines(file) if is_json else _csv_lines(file):
                 rows.append(FileRow(cells))
                 rows[-1].place = f"{path} line {line}"
-    except OSError as error:
-        raise LeagueError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise LeagueError(f"cannot read {path}: {error}") from error
+    except (OSError, ValueError) as error:
+        raise LeagueError(f"cannot read {path}: {getattr(error, 'strerror', error)}") from error
     if not rows:
         raise LeagueError(f"{path} holds no rows; expected the result of a match in each")
     return rows
@@ -199,11 +192,9 @@ def _csv_lines(file: TextIO) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         for cells in reader:
             if any(more := cells.pop(None, [])):
-                count = len(reader.fieldnames or ())
-                raise ValueError(
-                    f"line {reader.line_num}: {count + len(more)} cells; expected {count}, as in "
-                    "the first line"
-                )
+                count = len(cells)
+                found = f"{count + len(more)} cells; expected {count}, as in the first line"
+                raise ValueError(f"line {reader.line_num}: {found}")
             yield reader.line_num, cells
     except csv.Error as error:
         raise ValueError(f"line {reader.line_num + 1}: {error}; expected a row of CSV") from error
@@ -253,19 +244,17 @@ def _result(row: Mapping[str, Any], first: str) -> tuple[float, float]:
     """Return the share that the member in the column `first` won, and the number of tasks."""
     tasks = _number(row, "tasks")
     if first == "model_a":
-        share = _VOTES.get(str(_given(row, "winner")))
-        if share is None:
-            found, votes = row.get("winner"), ", ".join(_VOTES)
-            raise ValueError(f"winner is {found!r}; expected one of {votes}")
+        if (share := _VOTES.get(str(_given(row, "winner")))) is None:
+            raise ValueError(
+                f"winner is {row.get('winner')!r}; expected one of {', '.join(_VOTES)}"
+            )
     elif first == "winner":
-        share = _number(row, "score", 0.5, 1.0)
-        share = 1.0 if share is None else share
+        share = _number(row, "score", 0.5, 1.0) or 1.0
     elif isinstance(outcome := _given(row, "outcome"), Outcome):
         share, tasks = outcome.student_score, float(outcome.counted)
     elif (share := _number(row, "outcome", most=1.0)) is None:
         attempts = _number(row, "attempts")
-        solved = _number(row, "solved", most=math.inf if attempts is None else attempts)
-        if solved is None or attempts is None:
+        if attempts is None or (solved := _number(row, "solved", most=attempts)) is None:
             raise ValueError("it has no result; expected outcome, or solved and attempts")
         share = solved / attempts if attempts else 0.5
         tasks = attempts if tasks is None else tasks
