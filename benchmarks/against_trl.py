@@ -15,9 +15,11 @@ of a process is left out.
 
 import argparse
 import json
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -213,7 +215,9 @@ def main() -> None:
     options.add_argument("--one", nargs=2, help=argparse.SUPPRESS)  # case and side of a process
     a = options.parse_args()
     if a.one:
-        print(json.dumps(measure(a.base, *a.one, a.steps)))
+        with redirect_stdout(sys.stderr):  # the trainer prints a summary
+            row = measure(a.base, *a.one, a.steps)
+        print(json.dumps(row))
         return
     for case in a.cases:
         count, prompt, length = CASES[case]
