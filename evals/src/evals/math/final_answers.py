@@ -21,11 +21,9 @@ from evals.recipes import Template, own_turn
 
 @dataclass(frozen=True)
 class Gold:
-    """A right answer. text: LaTeX. kind: "value", "text" (words) or "choice" (a letter).
-
-    unit: of the answer, if the row names it; with "percent" both 8 and 8% are right. measured:
-    whether it is a rounded amount, so that an answer may say "about".
-    """
+    """A right answer. text: LaTeX. kind: "value", "text" (words) or "choice" (a letter). unit: of
+    the answer, if the row names it; with "percent" both 8 and 8% are right. measured: whether it is
+    a rounded amount, so that an answer may say "about"."""
 
     text: str
     kind: str = "value"
@@ -41,11 +39,9 @@ TEXT = re.compile(r"\\(?:text|textbf|mathrm)\s*\{\s*([^{}]*[A-Za-z]{2,}[^{}]*?)\
 
 
 def canonical_gold(raw: object, question: str = "", unit: str = "", measured: bool = False) -> Gold:
-    """Return the gold of a row. Raises EvalsError for a value that is no text, number or list.
-
-    raw: a text, a number, or a list of values that are all required. question: may ask for a
-    percentage or name a unit. unit: from a column of the row. measured: see `Gold`.
-    """
+    """Return the gold of a row. raw: a text, a number, or a list of values that are all required;
+    for others raises EvalsError. question: may ask for a percentage or name a unit. unit: from a
+    column of the row. measured: see `Gold`."""
     if isinstance(raw, list | tuple) and raw:
         raw = ", ".join(canonical_gold(part).text for part in raw) if len(raw) > 1 else raw[0]
     odd_type = isinstance(raw, bool) or not isinstance(raw, str | Number)
@@ -70,12 +66,10 @@ def canonical_gold(raw: object, question: str = "", unit: str = "", measured: bo
 
 
 def _unit_of(question: str) -> str:
-    """The unit in which a question asks for the answer: percent, or the only unit in its last
-    sentence; else ""."""
+    """The unit in which a question asks: percent, or the only one in its last sentence; else ""."""
     if PATTERNS["asks_percent"].search(question):
         return "percent"
-    mark_at = question.rfind("?")
-    end = mark_at if mark_at >= 0 else len(question.rstrip(" ."))
+    end = question.rfind("?") if "?" in question else len(question.rstrip(" ."))
     sentence = question[max(question.rfind(mark, 0, end) for mark in (". ", "? ", "! ")) + 1 : end]
     units = {canonical_unit(text) for text in PATTERNS["asks_unit"].findall(sentence)}
     units = {unit for unit in units if measure(unit)[0]}
@@ -85,11 +79,7 @@ def _unit_of(question: str) -> str:
 def _is_plain_text(text: str) -> bool:
     """Whether a right answer is words: New York, yes; not abc, alpha, or two thirds."""
     spelled = not re.fullmatch(r"[A-Za-z]{2,}(?:[ '-][A-Za-z]+)*", text) or in_digits(text) != text
-    if (
-        spelled
-        or len(text) > MAX_LENGTH
-        or any(token.kind != "text" for token in tokens(text, True))
-    ):
+    if spelled or len(text) > MAX_LENGTH or {t.kind for t in tokens(text, True)} - {"text"}:
         return False
     return any(len(word) > 3 or word.lower() in ("yes", "no", "odd") for word in text.split())
 
@@ -125,8 +115,8 @@ class Extraction(NamedTuple):
 
 
 def extract(response: str, template: Template | None = None) -> Extraction:
-    """Return the marked final answer of a response, in time linear in its length. template: of the
-    prompt, whose turns end the response."""
+    """Return the marked final answer of a response, in linear time. template: of the prompt, whose
+    turns end the response."""
     body = own_turn(response, template, _answered).strip()
     if not body:
         return Extraction(None, "only thoughts" if response.strip() else "empty")
@@ -161,8 +151,7 @@ def trim(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text with bold type as asterisks, inline code as formulas, and without the calculator's
-    notes of GSM8K."""
+    """The text with bold type as asterisks, code as formulas, no calculator's notes of GSM8K."""
     text = re.sub(r"</?(?:b|strong)>", "**", re.sub(r"<<[^<>\n]*>>", "", text))
     return re.sub(r"(?<![`\w])`([^`\n$]+)`(?!`)", r"$\1$", text)
 
@@ -185,10 +174,9 @@ def _box(body: str) -> Extraction | None:
         text = f"{text}_{{{base[1] or base[2]}}}"
     for match in list(_BOX.finditer(body, max(0, start - MAX_BOX), start))[:-17:-1]:
         content = _content(body, match.start())
-        end = start if content is None else match.end() + len(content) + 2
-        if content is None or not 0 <= start - end < 120:
-            break
-        if not PATTERNS["between"].fullmatch(body, end, start):
+        end = match.end() + len(content or "") + 2
+        near = content is not None and 0 <= start - end < 120
+        if not near or not PATTERNS["between"].fullmatch(body, end, start):
             break
         text, rule = f"{content} {body[end:start].replace('$', '')} {text}", "boxes"
         start = match.start()
@@ -197,8 +185,7 @@ def _box(body: str) -> Extraction | None:
 
 def _content(body: str, start: int) -> str | None:
     """The content of the box at `start`; None if it never closes."""
-    match = _BOX.match(body, start)
-    if match is None:
+    if (match := _BOX.match(body, start)) is None:
         return None
     begin = match.end()
     if body[begin : begin + 1] != "{":
@@ -210,9 +197,8 @@ def _content(body: str, start: int) -> str | None:
 def _hashes(tail: str) -> Extraction | None:
     _, mark, rest = tail.rpartition("####")
     text = trim(rest.strip().partition("\n")[0])
-    if not mark:
-        return None
-    return Extraction(text, "####") if text else Extraction(None, "nothing after ####")
+    found = Extraction(text, "####") if text else Extraction(None, "nothing after ####")
+    return found if mark else None
 
 
 def _phrase(tail: str) -> Extraction | None:

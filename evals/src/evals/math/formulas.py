@@ -15,8 +15,8 @@ Tree: TypeAlias = tuple[Any, ...]
 """("number", Fraction), ("variable", name), ("constant", name) or (operation, operand, ...)."""
 
 _MARKS = {"dot": "'", "ddot": "''", "vec": "", "hat": "", "tilde": "~"}
-_FACTORS = FUNCTIONS | GREEK | set(_MARKS)
-_FACTORS |= {"frac", "binom", "pi", "lfloor", "lceil", "infty", "overline"}
+_ROUNDED = {"lfloor": "floor", "lceil": "ceiling"}
+_FACTORS = {"frac", "binom", "pi", "infty", "overline", *FUNCTIONS, *GREEK, *_MARKS, *_ROUNDED}
 """Commands that begin a factor."""
 _POSTFIX = {"!": "factorial", "%": "percent", "°": "degrees"}
 _INFIX = {"over": "divide", "choose": "binomial"}
@@ -36,16 +36,22 @@ def number(value: Fraction | int) -> Tree:
     return ("number", Fraction(value))
 
 
-def variables(tree: Tree) -> frozenset[str]:
-    """Return the names of the variables of a tree."""
-    if tree[0] == "variable":
-        return frozenset([str(tree[1])])
-    return frozenset().union(*(variables(part) for part in tree if isinstance(part, tuple)))
+def nodes(*trees: Tree) -> list[Tree]:
+    """Return the trees and all their subtrees."""
+    found = list(trees)
+    for tree in found:  # grows as it goes
+        found += [part for part in tree if isinstance(part, tuple)]
+    return found
+
+
+def variables(*trees: Tree) -> set[str]:
+    """Return the names of the variables of trees."""
+    return {str(node[1]) for node in nodes(*trees) if node[0] == "variable"}
 
 
 def has(tree: Tree, name: str) -> bool:
     """Return whether an operation or a constant is in a tree."""
-    return name in tree or any(has(part, name) for part in tree if isinstance(part, tuple))
+    return any(name in node for node in nodes(tree))
 
 
 def substitute(tree: Tree, trees: dict[str, Tree]) -> Tree:
@@ -76,7 +82,7 @@ class _Reader:
 
     def take(self, text: str | None = None) -> Token:
         token = self.peek()
-        if token is END or (text is not None and token.text != text):
+        if token is END or token.text != (text or token.text):
             raise Unreadable(f"found {token.text!r}, expected {text!r}")
         self.place += 1
         return token
@@ -200,20 +206,19 @@ class _Reader:
         after = self.peek()
         if "." in text and after.text == "overline":
             return self.repeating(text)
-        tree = number(Fraction(text))
+        tree, start = number(Fraction(text)), self.place
         if not text.isdigit():
             return tree
-        start = self.place
         if after.text == "frac" and self.starts_factor(after):
             self.take()
             top, bottom = self.argument(), self.argument()
             if top[0] == bottom[0] == "number":
                 return ("add", tree, ("divide", top, bottom))
             self.place = start
-        top_digits, slash, bottom_digits = after.text, self.peek(1).text, self.peek(2).text
-        if after.spaced and slash == "/" and top_digits.isdigit() and bottom_digits.isdigit():
+        below = self.peek(2).text
+        if after.spaced and self.peek(1).text == "/" and (after.text + below).isdigit() and below:
             self.place += 3
-            return ("add", tree, number(Fraction(int(top_digits), int(bottom_digits))))
+            return ("add", tree, number(Fraction(int(after.text), int(below))))
         return tree
 
     def repeating(self, text: str) -> Tree:
@@ -255,29 +260,22 @@ class _Reader:
             return self.fraction()
         if name == "binom":
             return ("binomial", self.argument(), self.argument())
-        if name in ("lfloor", "lceil"):
-            return ("floor" if name == "lfloor" else "ceiling", self.group(name))
+        if name in _ROUNDED:
+            return (_ROUNDED[name], self.group(name))
         if name in ("pi", "infty"):
             return ("constant", name)
         if name in FUNCTIONS:
             return self.function(name)
         if name in GREEK:
             return self.variable(name)
-        if name in _MARKS:
-            inner = self.argument()
-            if inner[0] == "variable":
-                return ("variable", f"{self.variable(str(inner[1]))[1]}{_MARKS[name]}")
+        if name in _MARKS and (inner := self.argument())[0] == "variable":
+            return ("variable", f"{self.variable(str(inner[1]))[1]}{_MARKS[name]}")
         raise Unreadable(name)
 
     def fraction(self) -> Tree:
-        start = self.place
-        top = self.argument()
-        middle = self.place
-        bottom = self.argument()
-        above, below = (
-            "".join(token.text for token in part)
-            for part in (self.tokens[start:middle], self.tokens[middle : self.place])
-        )
+        start, top, middle, bottom = self.place, self.argument(), self.place, self.argument()
+        texts = [token.text for token in self.tokens]
+        above, below = "".join(texts[start:middle]), "".join(texts[middle : self.place])
         if (derived := _DERIVED.fullmatch(above)) and _DERIVED_BY.fullmatch(below):
             return ("variable", re.sub(r"[{}]", "", derived[2]) + "'" * int(derived[1] or 1))
         return ("divide", top, bottom)
@@ -291,9 +289,8 @@ class _Reader:
             return ("root", self.argument(), degree)
         base: Tree | None = None
         exponent: Tree | None = None
-        while (mark := self.peek().text) in ("_", "^"):
-            self.take()
-            if mark == "_":
+        while self.peek().text in ("_", "^"):
+            if self.take().text == "_":
                 base = self.argument()
             else:
                 exponent = self.exponent()
@@ -310,10 +307,8 @@ class _Reader:
         """Brackets, or the factors up to the next sign or function: sin 2t cos t."""
         if self.peek().text in ("(", "[", "{"):
             return self.postfix(self.group(self.take().text))
-        factors = [self.signed()]
-        while self.starts_factor(after := self.peek()) and after.text not in FUNCTIONS:
-            if after.text in ("(", "[", "{"):
-                break
+        factors, ends = [self.signed()], {"(", "[", "{", *FUNCTIONS}
+        while self.starts_factor(after := self.peek()) and after.text not in ends:
             factors.append(self.power())
         return _product(factors)
 

@@ -1,16 +1,15 @@
 """Decide whether the answer of a response equals the gold, shape by shape, and name the rule.
 
 A wrong answer that passes is worse than a right one that is refused: a text that cannot be read
-equals only itself. No comparison takes long: guards bound the length of an answer, the size of its
-numbers and the number of operations.
+equals only itself. Guards bound the lengths of answers, sizes of numbers and operations.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache, partial
-from itertools import islice, permutations, product
+from itertools import chain, islice, permutations, product
 from typing import NamedTuple
 
 from evals.errors import EvalsError
@@ -39,7 +38,6 @@ from evals.recipes import Template
 SHOWN = 2_000
 """Most characters of an extracted answer in a verdict."""
 MAX_VALUES = 64
-"""Most values of one answer."""
 
 _OPTION = r"(?:(?:[Oo]ption|[Cc]hoice|[Gg]raph|[Ff]igure|[Pp]lot)\s+)?"
 _CHOICE = re.compile(
@@ -160,10 +158,10 @@ class _Comparison:
             readings += map(bare, readings[:])
         match = Match(False, "value")
         for reading in dict.fromkeys(readings):
-            result = self.read(wanted, text, reading)
-            if result is not None and result.correct:
+            result = self.read(wanted, text, reading) or match
+            if result.correct:
                 return result
-            match = match if result is None or match.reason.startswith("unreadable") else result
+            match = match if match.reason.startswith("unreadable") else result
         return match
 
     def read(self, wanted: Form, text: str, reading: str) -> Match | None:
@@ -205,9 +203,7 @@ class _Comparison:
             same = all(self.same(labelled[label], labels[label]) for label in shared)
             if not same or labelled.keys() == labels.keys():
                 return Match(same, "list")
-        golds = values = None
-        if not isinstance(gold, Quantity):
-            golds, values = _by_name(gold), _by_name(answer)
+        golds, values = _by_name(gold), _by_name(answer)
         if golds and values:
             same_names = golds.keys() == values.keys()
             return Match(same_names and all(self.same(golds[n], values[n]) for n in golds), "list")
@@ -238,8 +234,7 @@ class _Comparison:
         )
 
     def same_values(self, gold: Form, answer: Form) -> bool:
-        """Whether the answer has every value of the gold and no other, in any order, but for p = 3,
-        q = 4."""
+        """Whether the answer has the gold's values alone, in any order but for p = 3, q = 4."""
         by_name = _by_name(answer)
         if by_name and len({re.sub(r"[\d_{}]+$", "", name) for name in by_name}) == 1:
             answer = Several(tuple(by_name.values()))  # x_1 = 3, x_2 = 5
@@ -254,12 +249,9 @@ class _Comparison:
                 raise TooLarge("guard: length")
             rows = [[self.same(one, other) for other in answers] for one in golds]
             repeated = [row for one, row in zip(golds, rows, strict=True) if golds.count(one) > 1]
-            if (
-                all(map(any, rows))
-                and all(map(any, zip(*rows, strict=True)))
-                and all(sum(row) == len(repeated) for row in repeated)
-                and (len(golds) == len(answers) or _spells_one(golds, answers))
-            ):
+            complete = all(map(any, (*rows, *zip(*rows, strict=True))))
+            complete = complete and all(sum(row) == len(repeated) for row in repeated)
+            if complete and (len(golds) == len(answers) or _spells_one(golds, answers)):
                 return True
         return False
 
@@ -276,30 +268,21 @@ class _Comparison:
         return [plus, minus] if plus != minus else [form]
 
     def match_relation(self, gold: Form, answer: Form) -> Match:
-        if not isinstance(gold, Relation):
-            assert isinstance(answer, Relation)
-            if isinstance(gold, Words):
-                return Match(gold in answer.sides, "equation")
-            return self.match_side(answer, gold)
-        value = _named_value(gold)
+        value = _named_value(gold) if isinstance(gold, Relation) else gold
+        matches: Iterable[Match] = ()
         if not isinstance(answer, Relation):
-            if value is not None and any(gold.names):
+            if value is not None and isinstance(gold, Relation) and any(gold.names):
                 return self.match(value, answer)
-            return Match(False, "equation")
-        if self.proportional(gold, answer):
+        elif isinstance(gold, Words):
+            return Match(gold in answer.sides, "equation")
+        elif isinstance(gold, Relation) and self.proportional(gold, answer):
             return Match(True, "equation")
-        same_name = gold.names[0] and any(n[:1] == gold.names[0][0] for n in answer.names[:-1])
-        if value is not None and same_name:
-            return self.match_side(answer, value)
-        orders = [answer.sides, answer.sides[::-1]] if gold.signs == ("!=",) else [answer.sides]
-        is_same = (gold.signs == answer.signs and "=" not in gold.signs) and any(
-            all(map(self.same, gold.sides, sides)) for sides in orders
-        )
-        return Match(is_same, "equation")
-
-    def match_side(self, relation: Relation, gold: Form) -> Match:
-        """Match the gold with the sides of an equation that may be its answer."""
-        matches = (self.match(gold, side) for side in self.answer_sides(relation))
+        elif value is not None and (not isinstance(gold, Relation) or _same_name(gold, answer)):
+            matches = (self.match(value, side) for side in self.answer_sides(answer))
+        elif isinstance(gold, Relation) and gold.signs == answer.signs and "=" not in gold.signs:
+            orders = [answer.sides] + [answer.sides[::-1]] * (gold.signs == ("!=",))
+            same = any(all(map(self.same, gold.sides, sides)) for sides in orders)
+            return Match(same, "equation")
         return next((match for match in matches if match.correct), Match(False, "equation"))
 
     def answer_sides(self, relation: Relation) -> Iterator[Form]:
@@ -307,10 +290,8 @@ class _Comparison:
         an \\approx, unless the gold is a decimal. x^2 - 1 = 0 has none."""
         last = _named_value(relation)
         first, before = relation.sides[0], relation.sides[-2]
-        if last is None:
-            return
-        constant = isinstance(first, Quantity) and not variables(first.tree)
-        if last == Quantity(("number", Fraction(0))) and not relation.names[0] and not constant:
+        named = relation.names[0] or (isinstance(first, Quantity) and not variables(first.tree))
+        if last is None or (last == Quantity(number(0)) and not named):
             return
         yield last
         is_exact = relation.signs[-1] == "~=" and "." not in self.gold.text
@@ -344,11 +325,9 @@ class _Comparison:
         one, other = _difference(gold), _difference(answer)
         if one is None or other is None:
             return False
-        names = sorted(variables(one) | variables(other))
+        names = sorted(variables(one, other))
         for start in (Fraction(7, 5), Fraction(23, 9), Fraction(4)):
-            values = {
-                name: number(start + place * start**2 / 3) for place, name in enumerate(names)
-            }
+            values = {n: number(start + place * start**2 / 3) for place, n in enumerate(names)}
             at_one, at_other = substitute(one, values), substitute(other, values)
             try:
                 scales = [self.evaluator.value(tree, {}) for tree in (at_one, at_other)]
@@ -379,22 +358,19 @@ class _Comparison:
             wanted, tree = (t[1] if t[0] == "percent" else t for t in (wanted, tree))
         elif unit[:4] == answer_unit[:4] == "mod ":
             return Match(unit == answer_unit and self.congruent(wanted, tree, unit[4:]), "modulus")
-        elif units_differ(unit, answer_unit) and not (
-            answer_unit == "degree" and unit in ("celsius", "fahrenheit")
-        ):
+        elif answer_unit == "degree" and unit in ("celsius", "fahrenheit"):
+            pass
+        elif units_differ(unit, answer_unit):
             turned = convert(tree, answer_unit, unit)
             return Match(turned is not None and bool(equal(wanted, turned)), "unit")
-        if wanted == tree or equal(wanted, tree):
-            return Match(True, "value")
-        if any(equal(wanted, other) for other in _rename_constants(wanted, tree)):
-            return Match(True, "value")
-        return Match(False, "value")
+        trees = chain([tree], _rename_constants(wanted, tree))
+        return Match(wanted == tree or any(equal(wanted, other) for other in trees), "value")
 
     def congruent(self, one: Tree, other: Tree, modulus: str) -> bool:
         """Whether two values are in the same class of whole numbers, or equal."""
         if self.evaluator.equal(one, other):
             return True
-        if not modulus.isdigit() or not int(modulus) or variables(one) | variables(other):
+        if not modulus.isdigit() or not int(modulus) or variables(one, other):
             return False
         gap = self.evaluator.value(("add", one, ("negate", other)), {})
         return isinstance(gap, Fraction) and gap % int(modulus) == 0
@@ -405,6 +381,11 @@ def _spells_one(wanted: list[Form], values: list[Form]) -> bool:
     if len(values) < len(wanted):
         return any(isinstance(item, Relation) for item in wanted)
     return len(wanted) == 1 and all(values.count(value) == 1 for value in values)
+
+
+def _same_name(gold: Relation, answer: Relation) -> bool:
+    first = gold.names[0][:1]
+    return first != "" and any(name[:1] == first for name in answer.names[:-1])
 
 
 def _named_value(relation: Relation) -> Form | None:
@@ -430,9 +411,8 @@ def _by_name(form: Form) -> dict[str, Form] | None:
         items = [item for item in form.items if isinstance(item, Relation) and item.names[0]]
         names, values = [item.names[0] for item in items], tuple(item.sides[1] for item in items)
         equal = all(item.signs in (("=",), ("~=",)) for item in items)
-        if not equal or len(items) < max(2, len(form.items)):
-            return None
-        if any("max" in name for name in names) and any("min" in name for name in names):
+        extremes = all(any(end in name for name in names) for end in ("max", "min"))
+        if not equal or extremes or len(items) < max(2, len(form.items)):
             return None
     else:
         return None
@@ -444,10 +424,9 @@ def _by_label(form: Form) -> dict[str, Form]:
     """The values by the counted things: of 3 boys, 5 girls; of boys: 3, girls: 5."""
     by_label: dict[str, Form] = {}
     for item in form.items if isinstance(form, Several) else ():
-        label = item.unit if isinstance(item, Quantity) else ""
-        if isinstance(item, Relation):
-            label = item.names[0] if isinstance(item.sides[0], Words) else ""
-        value = item.sides[-1] if isinstance(item, Relation) else item
+        label, value = (item.unit, item) if isinstance(item, Quantity) else ("", item)
+        if isinstance(item, Relation) and isinstance(item.sides[0], Words):
+            label, value = item.names[0], item.sides[-1]
         if not label or measure(label)[0] or label in by_label:
             return {}
         by_label[label.lower().removesuffix("s")] = value

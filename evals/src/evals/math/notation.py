@@ -10,10 +10,9 @@ MAX_LENGTH = 4_096
 """Most characters of an answer."""
 MAX_NESTING = 32
 MAX_DIGITS = 256
-"""Most digits of a number."""
 
 
-class TooLarge(ValueError):
+class TooLarge(Exception):
     """A limit is exceeded; the text is the guard's name."""
 
 
@@ -43,19 +42,12 @@ UNIT_LETTERS = set("ghmsACFJKLMNVW")
 """Units of one letter; another letter after a number is a variable."""
 _ENDS = {")", "]", "}", "°", "pi"}
 """Signs that end a value, as a number does."""
-_CHARACTERS = str.maketrans(
-    {
-        **{one: put for put, characters in _LISTS["characters"].items() for one in characters},
-        **{
-            half: r"\frac{{{}}}{{{}}}".format(*unicodedata.normalize("NFKC", half).split("⁄"))
-            for half in "½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"
-        },
-        **{
-            character: f"\\{unicodedata.name(character).split()[-1].lower()} "
-            for character in "αβγδεζηθικλμνξπρστυφχψω"
-        },
-    }
-)
+_PUT = {one: put for put, characters in _LISTS["characters"].items() for one in characters}
+for _half in "½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞":
+    _PUT[_half] = r"\frac{{{}}}{{{}}}".format(*unicodedata.normalize("NFKC", _half).split("⁄"))
+for _letter in "αβγδεζηθικλμνξπρστυφχψω":
+    _PUT[_letter] = f"\\{unicodedata.name(_letter).split()[-1].lower()} "
+_CHARACTERS = str.maketrans(_PUT)
 _PLAIN = str.maketrans({c: put for put in ("-", " ", "") for c in _LISTS["characters"][put]})
 _SCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ₀₁₂₃₄₅₆₇₈₉ₙ", "0123456789+-n0123456789n")
 
@@ -99,10 +91,8 @@ def plain(text: str) -> str:
 
 
 def tokens(text: str, words: bool = False) -> list[Token]:
-    """Return the tokens of an answer. Raises TooLarge and Unreadable.
-
-    words: runs of letters are words, such as units, not products of variables.
-    """
+    """Return the tokens of an answer. words: runs of letters are words, such as units, not products
+    of variables. Raises TooLarge and Unreadable."""
     if len(text) > MAX_LENGTH:
         raise TooLarge("guard: length")
     if not text.isascii():
@@ -146,9 +136,8 @@ def _scan(text: str, words: bool) -> list[Token]:
             new = [Token("sign", "row" if kind == "row" else _SAME.get(content, content))]
         for token in new:
             if token.kind == "text" and sequence and sequence[-1].kind == "text":
-                sequence[-1] = Token(
-                    "text", f"{sequence[-1].text} {token.text}", sequence[-1].spaced
-                )
+                before = sequence[-1]
+                sequence[-1] = before._replace(text=f"{before.text} {token.text}")
             else:
                 sequence.append(token._replace(spaced=spaced))
             spaced = False
@@ -166,14 +155,11 @@ def _word(run: str, words: bool) -> list[Token]:
     if len(run) > 3 and run.isupper():  # an acronym, not a product
         return [Token("letter", run)]
     pieces = _LETTERS.findall(run)
-    if run not in ("e", "i") and (
-        words or run == "mod" or (len(run) > 3 and len(pieces) == len(run))
-    ):
+    is_word = words or run == "mod" or (len(run) > 3 and len(pieces) == len(run))
+    if is_word and run not in ("e", "i"):
         return [Token("text", run)]
-    return [
-        Token("command" if len(piece) > 1 else "letter", _COMMANDS.get(piece, piece))
-        for piece in pieces
-    ]
+    kinds = ("command" if len(piece) > 1 else "letter" for piece in pieces)
+    return [Token(kind, _COMMANDS.get(p, p)) for kind, p in zip(kinds, pieces, strict=True)]
 
 
 def _command(name: str, text: str, place: int, words: bool) -> tuple[list[Token], int]:
@@ -225,8 +211,7 @@ def _text(font: str, content: str, words: bool) -> list[Token]:
 
 def _group(text: str, place: int) -> tuple[str, int]:
     """The text in the braces at `place`, or the next character; and the place behind it."""
-    while text[place : place + 1].isspace():
-        place += 1
+    place = len(text) - len(text[place:].lstrip())
     if text[place : place + 1] != "{":
         return text[place : place + 1], place + 1
     end = closing(text, place, len(text)) or len(text) + 1
@@ -234,8 +219,7 @@ def _group(text: str, place: int) -> tuple[str, int]:
 
 
 def closing(text: str, place: int, most: int) -> int | None:
-    """Return the place behind the brace that closes the one at `place`, within `most` characters,
-    or None."""
+    """Return the place behind the brace that closes the one at `place`, if within `most`."""
     depth = 0
     for mark in _BRACE.finditer(text, place, min(place + most, len(text))):
         depth += (mark[0] == "{") - (mark[0] == "}")

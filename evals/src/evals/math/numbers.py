@@ -10,11 +10,12 @@ import math
 import operator
 import random
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from fractions import Fraction
-from functools import cache
+from functools import cache, reduce
 from typing import Any, TypeAlias
 
-from evals.math.formulas import Tree, variables
+from evals.math.formulas import Tree, nodes, variables
 from evals.math.notation import TooLarge
 
 Value: TypeAlias = Fraction | complex
@@ -24,7 +25,6 @@ RELATIVE = 1e-9
 MAX_BITS = 40_000
 """Most bits of the numerator and the denominator of an exact value."""
 MAX_EXPONENT = 10_000
-"""The largest exponent of an exact power."""
 MAX_DEGREE = 10**30
 """The largest degree of a root; higher ones are too close to 1 to be distinguished."""
 MAX_FACTORIAL = 2_000
@@ -41,7 +41,6 @@ class Undefined(ValueError):
 _FUNCTIONS = {name: name for name in str.split("sin cos tan sinh cosh tanh exp log")}
 _FUNCTIONS |= {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "ln": "log"}
 _INVERSE = {"cot": "tan", "sec": "cos", "csc": "sin"}
-_LEAVES = {"number", "variable", "constant"}
 _WHOLE = {"factorial", "binomial", "alternating"}
 _FLOORS = {"floor", "ceiling"}
 _SIGNED = {"abs", "root", "broken power", "ln", "log", "arcsin", "arccos", "arctan", *_FLOORS}
@@ -49,11 +48,8 @@ _SIGNED = {"abs", "root", "broken power", "ln", "log", "arcsin", "arccos", "arct
 
 
 class Evaluator:
-    """Values and equality of trees within MAX_WORK operations; then TooLarge.
-
-    positive: variables stand for positive numbers. library: of functions of complex numbers,
-    `cmath` or a context of mpmath.
-    """
+    """Values and equality of trees within MAX_WORK operations; then TooLarge. positive: variables
+    stand for positive numbers. library: of complex functions, `cmath` or a context of mpmath."""
 
     def __init__(self, positive: bool = False, library: Any = cmath, work: int = MAX_WORK) -> None:
         self._positive = positive
@@ -70,8 +66,6 @@ class Evaluator:
         self._cut = False
         try:
             result = self._value(tree, point)
-        except TooLarge:
-            raise
         except (ZeroDivisionError, OverflowError, ValueError, KeyError) as error:
             self._cut = True
             raise Undefined(str(error)) from None
@@ -98,9 +92,8 @@ class Evaluator:
         if kind in _FUNCTIONS or kind in _INVERSE:
             result = self._function(kind, self._inexact(parts[0]))
         elif kind in ("add", "multiply"):
-            result = parts[0]
-            for part in parts[1:]:
-                result = self._count(_OPERATIONS[kind](result, part))
+            apply = _OPERATIONS[kind]
+            result = reduce(lambda one, other: self._count(apply(one, other)), parts)
         elif kind == "power":
             result = self._power(*parts)
         elif kind == "root":
@@ -146,22 +139,18 @@ class Evaluator:
 
     def _power(self, base: Value, exponent: Value) -> Value:
         """The power, exact if possible; an odd root of a negative number is the real one."""
-        if not isinstance(exponent, Fraction):
-            exponent = self._inexact(exponent)
-        elif exponent.denominator in range(3, 100, 2) and base.imag == 0 and base.real < 0:
+        top, bottom = exponent.as_integer_ratio() if isinstance(exponent, Fraction) else (0, 0)
+        if bottom in range(3, 100, 2) and base.imag == 0 and base.real < 0:
             power = self._power(-base, exponent)
-            return -power if exponent.numerator % 2 else power
-        elif isinstance(base, Fraction):
-            top, bottom = exponent.as_integer_ratio()
-            if bottom > MAX_DEGREE:
+            return -power if top % 2 else power
+        if isinstance(base, Fraction) and bottom:
+            bits = max(base.numerator.bit_length(), base.denominator.bit_length())
+            large = abs(base) not in (0, 1) and abs(top) * max(4, bits) > 4 * MAX_EXPONENT
+            if bottom > MAX_DEGREE or (bottom == 1 and large):
                 raise TooLarge("guard: exponent")
             if bottom == 1:
-                bits = max(base.numerator.bit_length(), base.denominator.bit_length())
-                if abs(base) not in (0, 1) and abs(top) * max(4, bits) > 4 * MAX_EXPONENT:
-                    raise TooLarge("guard: exponent")
                 return Fraction(base**top)
-        whole = isinstance(exponent, Fraction) and exponent.denominator == 1
-        self._cut |= not whole and (base.imag != 0 or base.real < 0)
+        self._cut |= bottom != 1 and (base.imag != 0 or base.real < 0)
         result: Value = self._inexact(base) ** self._inexact(exponent)
         return result
 
@@ -171,9 +160,8 @@ class Evaluator:
         if one[0] == other[0] == "number":
             return bool(one[1] == other[1])
         agreed, differ, cuts = 0, False, set[int]()
-        nodes = _nodes(one, other)
-        names = {str(node[1]) for node in nodes if node[0] == "variable"}
-        for point in self._points(one, other, sorted(names), nodes) if names else [{}]:
+        names = sorted(variables(one, other))
+        for point in self._points(one, other, names) if names else [{}]:
             try:
                 first, first_cut = self.value(one, point), self._cut
                 second, second_cut = self.value(other, point), self._cut
@@ -213,11 +201,10 @@ class Evaluator:
         rounding = max(map(abs, values)) * tenth ** (digits - 10)
         return bool(gaps[1] <= max(rounding, gaps[0] * tenth ** (0.8 * (digits - 100))))
 
-    def _points(
-        self, one: Tree, other: Tree, names: list[str], nodes: list[Tree]
-    ) -> Iterator[Point]:
+    def _points(self, one: Tree, other: Tree, names: list[str]) -> Iterator[Point]:
         """The points at which two formulas are compared, always the same."""
-        kinds = set(map(_kind, nodes))
+        parts = nodes(one, other)
+        kinds = set(map(_kind, parts))
         draw = random.Random("+".join(names))
         whole = bool(kinds & (_WHOLE | _FLOORS))
         low, high, below, times = (1, 12, 1, 16) if whole else (40, 400, 127, 4)
@@ -226,10 +213,9 @@ class Evaluator:
             yield positive
         if self._positive or not kinds & _SIGNED:
             return
-        broken = {str(node[1][1]) for node in nodes if node[0] in _FLOORS}
-        broken |= {name for name in names if name[0] not in "jklmnKMN"}
-        counts = set(names) - (broken if not kinds & _WHOLE else set())
-        reach = max((abs(node[1]) for node in nodes if node[0] == "number"), default=Fraction(1))
+        broken = {str(node[1][1]) for node in parts if node[0] in _FLOORS and not kinds & _WHOLE}
+        counts = {n for n in names if n not in broken and (kinds & _WHOLE or n[0] in "jklmnKMN")}
+        reach = max((abs(node[1]) for node in parts if node[0] == "number"), default=Fraction(1))
         sizes = [Fraction(1), Fraction(9), Fraction(1, 40), 3 * max(reach, Fraction(1))]
         signed = [
             name
@@ -246,11 +232,10 @@ class Evaluator:
             yield values
 
     def _real(self, tree: Tree, point: Point) -> bool:
-        try:
+        with suppress(Undefined):
             self.value(tree, point)
-        except Undefined:
-            return False
-        return not self._cut
+            return not self._cut
+        return False
 
 
 def close(one: Value, other: Value, relative: float = RELATIVE) -> bool:
@@ -261,8 +246,8 @@ def close(one: Value, other: Value, relative: float = RELATIVE) -> bool:
         first, second = complex(one), complex(other)
     except OverflowError:
         return False
-    nearby = relative * (max(abs(first), abs(second)) if one and other else 1e-3)
-    return abs(first - second) <= nearby
+    size = max(abs(first), abs(second)) if one and other else 1e-3
+    return abs(first - second) <= relative * size
 
 
 @cache
@@ -272,15 +257,6 @@ def _context(digits: int) -> Any:
     context = MPContext()
     context.dps = digits
     return context
-
-
-def _nodes(*trees: Tree) -> list[Tree]:
-    """The trees and all their subtrees."""
-    nodes = list(trees)
-    for tree in nodes:  # grows as it goes
-        if tree[0] not in _LEAVES:
-            nodes.extend(tree[1:])
-    return nodes
 
 
 def _kind(tree: Tree) -> str:

@@ -1,15 +1,14 @@
 """The shape of an answer: a value with its unit, a tuple or interval, several values, an equation.
 
-Shapes are read before anything is computed, so that `1,-2` is not `(1,-2)`, an open end is not a
-closed one, and none of several values may be missing. Inequalities are read as intervals, unions as
-several intervals.
+Shapes are read before anything is computed, so that `1,-2` is not `(1,-2)`, an open end is no
+closed one, and no value may be missing. Inequalities are intervals, unions several intervals.
 """
 
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TypeAlias, TypeGuard
+from typing import TypeAlias
 
 from evals.math.formulas import Tree, formula, number, substitute, variables
 from evals.math.notation import CLOSING, OPENING, Token, Unreadable
@@ -51,8 +50,7 @@ class Ordered:
 
 @dataclass(frozen=True)
 class Several:
-    """Values in any order: a set, the solutions of an equation, the parts of a union. either:
-    whether "or" is between them."""
+    """Values in any order: a set, solutions, parts of a union. either: with "or" between them."""
 
     items: tuple["Form", ...]
     either: bool = field(default=False, compare=False)
@@ -60,8 +58,7 @@ class Several:
 
 @dataclass(frozen=True)
 class Relation:
-    """Sides joined by = or another sign. names: of each side that is a mere name, x or f(n), else
-    ""."""
+    """Sides joined by signs such as =. names: of sides that are mere names, x or f(n); else ""."""
 
     sides: tuple["Form", ...]
     signs: tuple[str, ...]
@@ -72,8 +69,7 @@ Form: TypeAlias = Quantity | Words | Unread | Ordered | Several | Relation
 
 _INFINITY: Tree = ("constant", "infty")
 _LOWEST, _HIGHEST = Quantity(("negate", _INFINITY)), Quantity(_INFINITY)
-_LINE = ("(", ")", (_LOWEST, _HIGHEST))
-_AXES = {"imath", "jmath", "kmath"}
+_AXES = ("imath", "jmath", "kmath")
 _AND = {",", ";", "and", "or", "row"}
 _RELATIONS = {"=", "<", ">", "<=", ">=", "!=", "~="}
 _FLIPPED = {">": "<", ">=": "<="}
@@ -143,7 +139,7 @@ def shape(sequence: list[Token]) -> Form:
     """Return the form of tokens."""
     sequence = _trim(split(sequence, ("=>",))[0][-1])
     parts, marks = split(sequence, _AND)
-    parts = [part for part in map(_trim, parts) if part]
+    parts = list(filter(None, map(_trim, parts)))
     if len(parts) > 1:
         overlap = _overlap(parts) if marks == ["and"] else None
         return overlap or Several(tuple(map(shape, parts)), either="or" in marks)
@@ -154,17 +150,18 @@ def shape(sequence: list[Token]) -> Form:
     parts, marks = split(sequence, _RELATIONS)
     if marks and all(parts):
         parts, _ = split(_drop_arguments(sequence), _RELATIONS)
-        if all(mark in (">", ">=") for mark in marks):
+        if _FLIPPED.keys() >= set(marks):
             parts, marks = parts[::-1], [_FLIPPED[mark] for mark in marks[::-1]]
         names = tuple(map(_name, parts))
-        sides = tuple(
-            _side(part, is_last=part is parts[-1] and not name)
-            for part, name in zip(parts, names, strict=True)
-        )
-        return _interval(sides, tuple(marks), names) or Relation(sides, tuple(marks), names)
+        unnamed = (part is parts[-1] and not name for part, name in zip(parts, names, strict=True))
+        sides = tuple(map(_side, parts, unnamed))
+        relation = Relation(sides, tuple(marks), names)
+        return _interval(relation) or relation
     parts, _ = split(sequence, ("∈",))
-    if len(parts) == 2:
-        return shape(parts[1]) if _names(parts[0]) else Unread(_joined_text(sequence))
+    if len(parts) == 2:  # x, (x, y) or p + q
+        inner = parts[0][1:-1] if parts[0] and parts[0][0].text == "(" else parts[0]
+        named = all(map(_name, split(inner, (",", "+"))[0]))
+        return shape(parts[1]) if named else Unread(_joined_text(sequence))
     parts, _ = split(sequence, ("without",))
     if len(parts) > 1:
         holes = shape(parts[1]) if _joined_text(parts[0]) == "reals" else None
@@ -213,7 +210,9 @@ def _drop_label(sequence: list[Token]) -> list[Token]:
 
 def _overlap(parts: list[list[Token]]) -> Ordered | None:
     """The interval of `x > 3 and x <= 4`; None for others, and for two variables."""
-    ends = {form.items[1] == _HIGHEST: form for form in map(shape, parts) if _is_ray(form)}
+    forms = [form for form in map(shape, parts) if isinstance(form, Ordered)]
+    rays = [f for f in forms if (f.items[0] == _LOWEST) != (f.items[-1] == _HIGHEST)]
+    ends = {ray.items[1] == _HIGHEST: ray for ray in rays}
     names = [{t.text for t in part if t.kind in ("letter", "text")} for part in parts]
     if len(ends) < 2 or len(parts) > 2 or not names[0] == names[1] != set():
         return None
@@ -221,38 +220,25 @@ def _overlap(parts: list[list[Token]]) -> Ordered | None:
     return Ordered(above.left, below.right, (above.items[0], below.items[1]))
 
 
-def _is_ray(form: Form) -> TypeGuard[Ordered]:
-    return isinstance(form, Ordered) and (form.items[0] == _LOWEST) != (form.items[-1] == _HIGHEST)
-
-
-def _interval(
-    sides: tuple[Form, ...], signs: tuple[str, ...], names: tuple[str, ...]
-) -> Ordered | None:
+def _interval(relation: Relation) -> Ordered | None:
     """The interval of `a < x <= b` and `a < x`; None for others."""
-    if not all(sign in ("<", "<=") for sign in signs):
-        return None
+    sides, signs, names = relation.sides, relation.signs, relation.names
     left, right = "(" if signs[0] == "<" else "[", ")" if signs[-1] == "<" else "]"
-    if len(sides) == 3 and names[1]:
-        return Ordered(left, right, (sides[0], sides[2]))
-    if len(sides) != 2 or bool(names[0]) == bool(names[1]):
+    if len(sides) == 2 and names[0] and not names[1]:
+        left, sides, names = "(", (_LOWEST, *sides), ("", *names)
+    elif len(sides) == 2 and names[1] and not names[0]:
+        right, sides, names = ")", (*sides, _HIGHEST), (*names, "")
+    if len(sides) != 3 or not names[1] or not {"<", "<="} >= set(signs):
         return None
-    if names[0]:
-        return Ordered("(", right, (_LOWEST, sides[1]))
-    return Ordered(left, ")", (sides[0], _HIGHEST))
+    return Ordered(left, right, (sides[0], sides[2]))
 
 
 def _side(side: list[Token], is_last: bool) -> Form:
     """A side of an equation; before the last one, unknown words may name the quantity."""
     form = shape(side)
     text = " ".join(token.text for token in side if token.kind == "text")
-    is_name = isinstance(form, Unread) and not is_last and not changes(text)
+    is_name = not is_last and not changes(text)
     return Words(form.text) if is_name and isinstance(form, Unread) else form
-
-
-def _names(side: list[Token]) -> bool:
-    """Whether a side is names alone: x, (x, y) or p + q."""
-    inner = side[1:-1] if side and side[0].text == "(" else side
-    return all(map(_name, split(inner, (",", "+"))[0]))
 
 
 def _joined_text(sequence: list[Token]) -> str:
@@ -271,16 +257,15 @@ def _drop_arguments(sequence: list[Token]) -> list[Token]:
     if not {"'", "d", "dot", "ddot"} & set(texts):
         return sequence
     for letter in sorted({token.text for token in sequence if token.kind == "letter"}):
-        uses = [
-            place
-            for place in range(2, len(texts) - 1)
-            if texts[place] == letter
-            and texts[place - 1] + texts[place + 1] == "()"
-            and (sequence[place - 2].kind in ("letter", "command") or texts[place - 2] in "'}")
-        ]
         places = [p for p, text in enumerate(texts) if text == letter and texts[p - 1] != "d"]
-        if uses and uses == places:
-            cut = {place + step for place in uses for step in (-1, 0, 1)}
+        applied = [
+            p > 1
+            and texts[p - 1 : p + 2 : 2] == ["(", ")"]
+            and (sequence[p - 2].kind in ("letter", "command") or texts[p - 2] in "'}")
+            for p in places
+        ]
+        if applied and all(applied):
+            cut = {place + step for place in places for step in (-1, 0, 1)}
             rest = [token for place, token in enumerate(sequence) if place not in cut]
             return _drop_arguments(rest)
     return sequence
@@ -302,8 +287,7 @@ def _read_brackets(sequence: list[Token]) -> Form | None:
         builder, _ = split(inner, ("|", ":"))
         form = shape(builder[1] if len(builder) == 2 and len(builder[0]) < 6 else inner)
         if any(part and part[0].text in ("\\{", "emptyset") for part in parts):
-            sets = tuple(Ordered("\\{", "\\}", (shape(part),)) for part in parts if part)
-            form = Several(sets)
+            form = Several(tuple(Ordered("\\{", "\\}", (shape(p),)) for p in parts if p))
     elif len(parts) > 1 and left in ("(", "["):
         form = Ordered(left, right, tuple(map(shape, parts)))
         start = 0 if _POINT.fullmatch(_joined_text(sequence[:start])) else start
@@ -348,9 +332,8 @@ def _scale(factor: list[Token], form: Form) -> Form | None:
         tree, rest = formula(factor)
     except Unreadable:
         return None
-    return (
-        None if rest or variables(tree) else map_trees(form, lambda part: ("multiply", tree, part))
-    )
+    is_number = not rest and not variables(tree)
+    return map_trees(form, lambda part: ("multiply", tree, part)) if is_number else None
 
 
 def _value(sequence: list[Token]) -> Form:
@@ -358,7 +341,7 @@ def _value(sequence: list[Token]) -> Form:
     if len(sequence) == 1 and text in ("dots", "emptyset", "complexes"):
         return Words(text)
     if text == "reals":
-        return Ordered(*_LINE)
+        return Ordered("(", ")", (_LOWEST, _HIGHEST))
     if based := _BASED.fullmatch(text):
         if based[2] == "10":
             return Quantity(number(int(based[1])))
@@ -387,26 +370,23 @@ def _value(sequence: list[Token]) -> Form:
 
 def _enlarge(tree: Tree, rest: list[Token]) -> tuple[Tree, list[Token]]:
     """A value multiplied by a large number behind it: 3 million."""
-    large, _, more = (
-        rest[0].text.partition(" ") if rest and rest[0].kind == "text" else ("", "", "")
-    )
-    if large not in LARGE:
+    large, _, more = rest[0].text.partition(" ") if rest else ("", "", "")
+    if large not in LARGE or rest[0].kind != "text":
         return tree, rest
     first = [rest[0]._replace(text=more)] if more else []
     return ("multiply", tree, number(LARGE[large])), [*first, *rest[1:]]
 
 
 def alike(one: Form, other: Form) -> tuple[Form, Form]:
-    """Return two answers in one shape, if one may be spelled in the shape of the other.
-
-    3:45 pm and 15:45; x != 2 and a union of intervals; 225 minutes and 3 hours, 45 minutes; a
-    vector as a tuple, as a column and in i, j, k.
-    """
+    """Return two answers in one shape, if one may be spelled in the shape of the other: 3:45 pm and
+    15:45; x != 2 and a union of intervals; 225 minutes and 3 hours, 45 minutes; a vector as a
+    tuple, as a column and in i, j, k."""
     first, second = _time(one), _time(other)
     if first and second and (first[1] or second[1]):
         as_written = first[0] == second[0] and not (first[1] and second[1])
-        times = [0 if as_written else _on_the_day(*time) for time in (first, second)]
-        return Quantity(number(times[0])), Quantity(number(times[1]))
+        times = (t % 720 + 720 * (half == "pm") if half else t for t, half in (first, second))
+        one, other = (Quantity(number(0 if as_written else time)) for time in times)
+        return one, other
     holes, others = _holes(one), _holes(other)
     if holes and others and (holes[0] == others[0] or "" in (holes[0], others[0])):
         return holes[1], others[1]
@@ -415,8 +395,8 @@ def alike(one: Form, other: Form) -> tuple[Form, Form]:
     if isinstance(one, Quantity) and isinstance(other, Several):
         return one, _total(other) or other
     sizes = [len(form.items) for form in (one, other) if isinstance(form, Ordered)]
-    has_axes = any(isinstance(f, Quantity) and _AXES & variables(f.tree) for f in (one, other))
-    if len(sizes) == 1 or has_axes:
+    trees = (form.tree for form in (one, other) if isinstance(form, Quantity))
+    if len(sizes) == 1 or variables(*trees).intersection(_AXES):
         one, other = (_vector(form, sizes[0] if sizes else 3) for form in (one, other))
     if isinstance(one, Ordered) and isinstance(other, Ordered) and "(" in (one.left, other.left):
         one, other = _flat(one), _flat(other)
@@ -434,10 +414,6 @@ def _time(form: Form) -> tuple[int, str] | None:
     hour, minute = (*numbers, Fraction(0))[:2]
     whole = hour.denominator == minute.denominator == 1 and 0 <= hour <= 24 and 0 <= minute < 60
     return (int(60 * hour + minute), half) if whole else None
-
-
-def _on_the_day(minutes: int, half: str) -> int:
-    return minutes % 720 + 720 * (half == "pm") if half else minutes
 
 
 def _holes(form: Form) -> tuple[str, Form] | None:
@@ -476,11 +452,10 @@ def _vector(form: Form, size: int) -> Form:
     """2i - j as (2, -1); other forms as they are."""
     if not isinstance(form, Quantity):
         return form
-    tree, names = _with_axes(form.tree), ("imath", "jmath", "kmath")
-    units = [{n: number(n == name) for n in names} for name in names[:size]]
-    parts = [substitute(tree, unit) for unit in units]
-    total = ("add", *(("multiply", p, ("variable", n)) for p, n in zip(parts, names, strict=False)))
-    if not _AXES & variables(tree) or not Evaluator().equal(tree, total):
+    tree, axes = _with_axes(form.tree), _AXES[:size]
+    parts = [substitute(tree, {n: number(n == name) for n in _AXES}) for name in axes]
+    total = ("add", *(("multiply", p, ("variable", n)) for p, n in zip(parts, axes, strict=True)))
+    if not variables(tree).intersection(_AXES) or not Evaluator().equal(tree, total):
         return form
     return Ordered("(", ")", tuple(map(Quantity, parts)))
 

@@ -45,10 +45,8 @@ _FACTOR = re.compile(r"([A-Za-z°%]+|''|[\"'])(?:[\s}.]*\^[\s{]*(-?\d))?")
 
 
 def unit(after: list[Token]) -> str | None:
-    """Return the canonical name of the unit or of the counted things after a value: cm^2, apple.
-
-    None if the tokens hold another value, or a word that is neither a unit nor a counted thing.
-    """
+    """Return the canonical name of the unit or of the counted things after a value: cm^2, apple;
+    None if the tokens hold another value, or a word that is neither."""
     text = _unit_text(after)
     if text is None:
         return None

@@ -62,11 +62,10 @@ def _fraction(match: re.Match[str]) -> str:
 
 def _digits(run: str) -> str:
     """A run of number words in digits: as one number, else as numbers between `and`."""
-    value = _whole(run.lower().replace("-", " ").split())
+    if (value := _whole(run.lower().replace("-", " ").split())) is not None:
+        return str(value)
     parts = re.split(r"\s+and\s+", run, flags=re.IGNORECASE)
-    if value is None:
-        return run if len(parts) == 1 else " and ".join(map(_digits, parts))
-    return str(value)
+    return run if len(parts) == 1 else " and ".join(map(_digits, parts))
 
 
 def _whole(words: list[str]) -> int | None:
@@ -107,17 +106,13 @@ def is_label(text: str) -> bool:
     """Return whether words only announce the answer after them: `The answer is`, `Jenny has`."""
     if re.fullmatch(r"\(?[A-E]\)?", text):
         return True
-    words = words_of(text)
+    words, verbs, heads = words_of(text), WORDS["verbs"], WORDS["heads"]
     small = [word.lower() for word in words]
-    if not words or not all(
-        is_plain(lower) or lower in WORDS["verbs"] | WORDS["heads"] or is_name(word)
-        for word, lower in zip(words, small, strict=True)
-    ):
+    others = [w for w in words if not is_name(w) and w.lower() not in verbs | heads]
+    if not words or not all(is_plain(word.lower()) for word in others):
         return False
-    sentence = small[-1] in WORDS["verbs"] or (
-        small[-1] == "of" and {"total", *WORDS["verbs"]} & set(small)
-    )
-    return bool(sentence) or set(small) <= WORDS["heads"]
+    sentence = small[-1] in verbs or (small[-1] == "of" and {"total", *verbs} & set(small))
+    return bool(sentence) or set(small) <= heads
 
 
 def is_condition(texts: list[str]) -> bool:
@@ -139,10 +134,8 @@ _NO_WORDS = re.compile(
 
 def same_words(gold: str, answer: str) -> bool:
     """Return whether an answer names the gold, perhaps in a sentence, and nothing else."""
-    wanted, words = (
-        [w for w in _PIECES.findall(_NO_WORDS.sub(" ", text.lower())) if w not in WORDS["fillers"]]
-        for text in (gold, answer)
-    )
+    pieces = (_PIECES.findall(_NO_WORDS.sub(" ", text.lower())) for text in (gold, answer))
+    wanted, words = ([word for word in part if word not in WORDS["fillers"]] for part in pieces)
     rest, does = words[len(wanted) :], WORDS["does"]
     is_sentence = not rest or (rest[0] in does and all(w in does or is_plain(w) for w in rest[1:]))
     return bool(wanted) and words[: len(wanted)] == wanted and is_sentence
