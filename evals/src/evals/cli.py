@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,7 +12,7 @@ from evals import __version__, tables
 from evals.catalog import benchmark_names, describe, load_named
 from evals.console import Commands, print_error, progress_bar
 from evals.errors import EvalsError
-from evals.evaluation import choose_recipe, evaluate, make_plan
+from evals.evaluation import choose_recipe, evaluate, grade_samples, make_plan
 from evals.installation import inspect_installation
 from evals.members import BASE, find_members
 from evals.own import Grader
@@ -20,7 +20,7 @@ from evals.question import Benchmark, Grading, SampleVerdict
 from evals.recipes import RECIPES, Recipe, find_recipe
 from evals.records import prompts_of, recipe_next_to, saved_samples, verdict_lines
 from evals.run import Run, evalplus_samples, read_runs
-from evals.scores import Measure, base_rate, by_level, not_judged, require_verdicts, summary
+from evals.scores import Measure, base_rate, by_level, not_judged, summary
 from evals.side_by_side import table_of
 from lora_evo.files import check_output, write_text
 from lora_evo.terminal import text_table
@@ -52,10 +52,9 @@ def _template_args(
         name, equals, value = item.partition("=")
         if not name or not equals:
             raise click.BadParameter(f"found {item!r}; expected NAME=VALUE")
-        try:
+        arguments[name] = value
+        with suppress(ValueError):
             arguments[name] = json.loads(value)
-        except ValueError:
-            arguments[name] = value
     return arguments
 
 
@@ -106,13 +105,11 @@ def list_benchmarks(as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(rows))
         return 0
-    entries = [
-        (f"{row['name']} ({', '.join(map(str, row['tasks'])) or '?'} tasks; {row['data']})", row)
-        for row in rows
-    ]
-    entries += [(f"--recipe {recipe.name}", vars(recipe)) for recipe in RECIPES.values()]
-    for title, row in entries:
-        click.echo(f"{title}\n{click.wrap_text(row['description'], 80, '    ', '    ')}")
+    for row in rows:
+        row["name"] += f" ({', '.join(map(str, row['tasks'])) or '?'} tasks; {row['data']})"
+    rows += [{**vars(recipe), "name": f"--recipe {recipe.name}"} for recipe in RECIPES.values()]
+    for row in rows:
+        click.echo(f"{row['name']}\n{click.wrap_text(row['description'], 80, '    ', '    ')}")
     return 0
 
 
@@ -215,7 +212,7 @@ def run(
     from lora_evo.model import open_engine  # brings torch, as not all commands need
 
     runs: list[Run] = []
-    everyone: list[str | None] = [*([None] if base or not named else []), *named]
+    everyone = [*([None] if base or not named else []), *named]
     opened = open_engine(
         engine, model, named, dtype=dtype, max_rows=max_rows, any_base=any_base,
         load_in_4bit=load_in_4bit,
@@ -263,13 +260,9 @@ def grade(
     chosen = choose_recipe(loaded, recipe or recipe_next_to(samples, loaded.name))
     how = Grading.of(chosen, loaded.name, allow_weak=allow_weak)
     loaded.try_sandbox(allow_weak)
-    pairs = loaded.pairs(rows, prompts_of(samples), how)
-    verdicts = []
+    prompts, place = prompts_of(samples), f"{samples} on {loaded.name}"
     with progress_bar(loaded.name, len(rows)) as progress:
-        for verdict in loaded.verdicts(pairs, how):
-            verdicts.append(verdict)
-            progress("grade", 1)
-    require_verdicts(verdicts, f"{samples} on {loaded.name}")
+        verdicts = grade_samples(loaded, rows, prompts, how, progress, place)
     write_text(out, verdict_lines(verdicts))
     overall, base = summary(verdicts, loaded.name), base_rate(verdicts)
     unanswered = len(loaded.questions) - overall["tasks"]
@@ -355,18 +348,15 @@ def doctor(as_json: bool) -> int:
     Shows versions, the device that models run on, and which layers of the sandbox are active; the
     exit code is 1 if there is a problem.
     """
-    installation = inspect_installation()
+    found = inspect_installation()
     if as_json:
-        click.echo(json.dumps(installation))
-    else:
-        lines = [*installation["versions"].items(), ("device", installation["device"])]
-        for layer, active in installation["layers"].items():
-            lines.append(("sandbox", f"{layer} {'active' if active else 'MISSING'}"))
-        for name, text in lines:
-            click.echo(f"{name:14} {text}")
-        for problem in installation["problems"]:
-            print_error(problem, 1)
-    return 1 if installation["problems"] else 0
+        click.echo(json.dumps(found))
+        return 1 if found["problems"] else 0
+    for name, text in {**found["versions"], "device": found["device"]}.items():
+        click.echo(f"{name:14} {text}")
+    for layer, active in found["layers"].items():
+        click.echo(f"{'sandbox':14} {layer} {'active' if active else 'MISSING'}")
+    return max([print_error(problem, 1) for problem in found["problems"]], default=0)
 
 
 def _load(names: Sequence[str], specs: Sequence[str], grader: str | None) -> list[Benchmark]:
@@ -386,15 +376,13 @@ def _show(
     if as_json:
         shown = [{"table": t.as_json(), "comparisons": t.differences_as_json()} for t in scores]
         first: dict[str, Any] = shown[0] if shown else {"table": None, "comparisons": []}
-        click.echo(
-            json.dumps({"results": [run.as_json() for run in runs], **first, "more": shown[1:]})
-        )
+        results = [run.as_json() for run in runs]
+        click.echo(json.dumps({"results": results, **first, "more": shown[1:]}))
     for table in () if as_json else scores:
         click.echo("\n" * (table is not scores[0]) + _WRITERS[form](table))
         if table.differences:
-            rows = (
-                (r.label, r.against, r.column, *tables.pair_cells(r)) for r in table.differences
-            )
+            pairs = ((r.label, r.against, r.column, r) for r in table.differences)
+            rows = ((*names, *tables.pair_cells(row)) for *names, row in pairs)
             head = ("adapter", "minus", "benchmark", *tables.PAIR_COLUMNS)
             click.echo("\n" + text_table(head, rows, left=3))
     return _ungraded([verdict for run in runs for verdict in run.verdicts])

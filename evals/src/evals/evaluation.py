@@ -1,31 +1,24 @@
 """Evaluate adapters on a benchmark: plan the requests, sample responses, grade them."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict, Unpack
 
+from code_verifier import SandboxUnavailable, completion_text
 from evals.catalog import load_benchmark
 from evals.data import read_file
 from evals.errors import EvalsError
 from evals.installation import versions
 from evals.members import BASE, Group
-from evals.question import Benchmark, Grading, Question, Sample
+from evals.question import NO_ROOM, Benchmark, Grading, Question, Sample, SampleVerdict
 from evals.recipes import Recipe, draw_shots, find_recipe, render
-from evals.run import (
-    Key,
-    Run,
-    Settings,
-    add_samples,
-    open_folder,
-    read_run,
-    write_run,
-)
-from evals.scores import require_verdicts
+from evals.run import Key, Run, Settings, add_samples, open_folder, read_run, write_run
+from evals.scores import not_judged
 from lora_evo import LoraEvoError
 from lora_evo.model import Engine, Request, before_stop
 
@@ -37,9 +30,8 @@ class Sampling(TypedDict, total=False):
     """How a benchmark is asked; every item is optional.
 
     recipe, n (samples a question), temperature, max_tokens: None is the benchmark's own. examples:
-    the file of a recipe's examples. top_p,
-    top_k: as in `Request`. limit: ask only the first questions. chat_template_args: arguments of
-    the chat template, such as {"enable_thinking": False}.
+    the file of a recipe's examples. top_p, top_k: as in `Request`. limit: ask only the first
+    questions. chat_template_args: of the chat template, such as {"enable_thinking": False}.
     """
 
     recipe: Recipe | str | None
@@ -109,11 +101,8 @@ class Plan:
 
 
 def make_plan(benchmark: Benchmark | str, **sampling: Unpack[Sampling]) -> Plan:
-    """Decide how a benchmark is asked.
-
-    Raises EvalsError for a recipe that does not cover the benchmark, for samples that would all be
-    equal, and for top-p or top-k where nothing is sampled.
-    """
+    """Decide how a benchmark is asked. Raises EvalsError for a recipe that does not cover it, for
+    samples that would all be equal, and for top-p or top-k where nothing is sampled."""
     loaded = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
     recipe = choose_recipe(loaded, sampling.get("recipe"), sampling.get("examples"))
     n, temperature = sampling.get("n") or recipe.n, sampling.get("temperature")
@@ -177,14 +166,13 @@ def evaluate(
     with ExitStack() as stack:
         parts = []
         for adapter in adapters:
-            settings = common | dict(identity(adapter))
+            settings, name = common | dict(identity(adapter)), adapter or BASE
             folder, samples = None, {}
             if out is not None:
-                folder = Path(out) / (adapter or BASE) / plan.benchmark.name
+                folder = Path(out) / name / plan.benchmark.name
                 samples = stack.enter_context(open_folder(folder, settings, prompts))
             requests = plan.requests(adapter, prompts)
-            part = _Part(adapter or BASE, settings, requests, folder, samples, len(samples))
-            parts.append(part)
+            parts.append(_Part(name, settings, requests, folder, samples, len(samples)))
         _sample(engine, parts, report)
         return [_grade(plan, part, how, report, prompts, groups or {}) for part in parts]
 
@@ -213,10 +201,8 @@ def sample_seed(seed: int, benchmark: str, question: str, sample: int) -> int:
 
 @dataclass(frozen=True)
 class _Part:
-    """One adapter of an evaluation, its requests, and its samples until now.
-
-    folder: None where nothing is written. earlier: number of samples that the folder held at first.
-    """
+    """One adapter of an evaluation, its requests, and its samples until now. folder: None where
+    nothing is written. earlier: number of samples that the folder held at first."""
 
     adapter: str
     settings: Settings
@@ -231,10 +217,8 @@ def _sample(engine: Engine, parts: Sequence[_Part], progress: Progress) -> None:
     does not fit gets an empty one, before the first batch."""
     fits = cache(lambda request: _fits(engine, request))
     for part in parts:
-        missing = [key for key in part.requests if key not in part.samples]
-        lost = [
-            key for key in missing if not fits(replace(part.requests[key], seed=0, adapter=None))
-        ]
+        missing = {key: ask for key, ask in part.requests.items() if key not in part.samples}
+        lost = [k for k, ask in missing.items() if not fits(replace(ask, seed=0, adapter=None))]
         _add(part, [Sample(*key, "", truncated=True, tokens=0) for key in lost])
     progress("ask", sum(key in part.samples for part in parts for key in part.requests))
     places = [(part, key) for part in parts for key in part.requests]
@@ -262,11 +246,10 @@ def _add(part: _Part, samples: Sequence[Sample]) -> None:
 
 def _fits(engine: Engine, request: Request) -> bool:
     """Whether the engine's context has room for the prompt and one token."""
-    try:
+    with suppress(LoraEvoError):
         getattr(engine, "tokenise", lambda whole: whole)(request)
-    except LoraEvoError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _grade(
@@ -279,42 +262,63 @@ def _grade(
 ) -> Run:
     """Grade the samples of one adapter, unless its folder holds their verdicts."""
     samples, name = {key: part.samples[key] for key in part.requests}, plan.benchmark.name
-    if part.folder is not None and (earlier := _read_finished(part.folder, part)) is not None:
+    earlier = _read_finished(part)
+    if earlier is not None:
         progress("grade", len(samples))
         run = replace(earlier, group=groups.get(earlier.adapter, earlier.group))
-        if run != earlier:
-            write_run(run, part.samples)
-        return run
-    pairs = plan.benchmark.pairs(samples.values(), prompts, how)
-    verdicts = []
-    for verdict in plan.benchmark.verdicts(pairs, how):
-        verdicts.append(verdict)
-        progress("grade", 1)
-    require_verdicts(verdicts, f"{part.adapter} on {name}")
-    run = Run(
-        adapter=part.adapter,
-        benchmark=name,
-        partial=len(plan.questions) < len(plan.benchmark.questions),
-        settings=part.settings,
-        versions=versions(),
-        group=groups.get(part.adapter),
-        samples=samples,
-        verdicts=tuple(verdicts),
-        prompts=prompts,
-        folder=part.folder and part.folder.resolve(),
-    )
-    if part.folder is not None:
+    else:
+        place = f"{part.adapter} on {name}"
+        verdicts = grade_samples(plan.benchmark, samples.values(), prompts, how, progress, place)
+        run = Run(
+            adapter=part.adapter,
+            benchmark=name,
+            partial=len(plan.questions) < len(plan.benchmark.questions),
+            settings=part.settings,
+            versions=versions(),
+            group=groups.get(part.adapter),
+            samples=samples,
+            verdicts=verdicts,
+            prompts=prompts,
+            folder=part.folder and part.folder.resolve(),
+        )
+    if run.folder is not None and run != earlier:
         write_run(run, part.samples)
     return run
 
 
-def _read_finished(folder: Path, part: _Part) -> Run | None:
+def grade_samples(
+    benchmark: Benchmark,
+    samples: Iterable[Sample],
+    prompts: Mapping[str, str],
+    how: Grading,
+    progress: Progress,
+    name: str,
+) -> tuple[SampleVerdict, ...]:
+    """Return the verdicts on samples in their order. Raises SandboxUnavailable, with the name, if
+    more than half have none. prompts: those known, by question; a mark by which a chat template
+    opens a thought in them is put before the response."""
+    questions = {question.id: question for question in benchmark.questions}
+    known = prompts if how.template.mode == "chat" else {}
+    texts = ((s, completion_text(s.response, known.get(s.id))) for s in samples)
+    pairs = [(questions[s.id], replace(s, response=text)) for s, text in texts]
+    verdicts = []
+    for (_, sample), verdict in zip(pairs, benchmark.grade(pairs, how), strict=True):
+        fits = sample.tokens != 0 or not sample.truncated
+        verdicts.append(verdict if fits else replace(verdict, reason=NO_ROOM))
+        progress("grade", 1)
+    if 2 * sum(verdict.correct is None for verdict in verdicts) > len(verdicts):
+        hint = "mend this, see `code-verifier doctor`, then type the same command again"
+        told = f"{name}: {not_judged(verdicts)}; {hint}"
+        raise SandboxUnavailable(f"{told}: the samples are kept, and graded then")
+    return tuple(verdicts)
+
+
+def _read_finished(part: _Part) -> Run | None:
     """The run of an earlier command that graded all these samples with these versions."""
-    try:
-        run = read_run(folder.resolve())
-    except (EvalsError, OSError):
-        return None
-    judged = {(v.id, v.sample) for v in run.verdicts if v.correct is not None}
-    same = judged == part.requests.keys() and run.settings == part.settings
-    is_finished = same and part.earlier == len(part.samples) and run.versions == versions()
-    return run if is_finished else None
+    with suppress(EvalsError, OSError):
+        run = read_run(part.folder.resolve()) if part.folder is not None else None
+        if run is not None and part.earlier == len(part.samples) and run.versions == versions():
+            judged = {(v.id, v.sample) for v in run.verdicts if v.correct is not None}
+            same = judged == part.requests.keys() and run.settings == part.settings
+            return run if same else None
+    return None

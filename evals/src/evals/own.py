@@ -18,7 +18,7 @@ from evals.data import OFFICIAL, Record, read_file
 from evals.errors import EvalsError, did_you_mean
 from evals.math import problems as math
 from evals.math.final_answers import extract
-from evals.question import Benchmark, Grading, Question, Sample, SampleVerdict
+from evals.question import Benchmark, Grading, Pairs, Question, SampleVerdict
 from evals.recipes import CHAT
 
 Grader: TypeAlias = Literal["math", "exact", "tests", "stdio"]
@@ -78,7 +78,7 @@ def _question(place: str, row: Record, number: int, grader: str) -> Question:
     return Question(id, fields, livecodebench.Problem(id, datetime.min, fields, 0, lambda: row))
 
 
-def _grade_exact(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[SampleVerdict]:
+def _grade_exact(pairs: Pairs, how: Grading) -> Iterator[SampleVerdict]:
     for question, sample in pairs:
         answer = extract(sample.response, how.template).text or sample.response
         text = " ".join(answer.split())

@@ -1,23 +1,21 @@
 """A benchmark: questions, how they are asked, and a grader of responses."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
-from code_verifier import Sandbox, ScriptRunner, completion_text, cores
+from code_verifier import Sandbox, ScriptRunner, cores
 from evals.errors import EvalsError
 from evals.recipes import Limits, Recipe, Template
 
 
 @dataclass(frozen=True)
 class Data:
-    """The data that a benchmark is loaded from.
-
-    file: the user's file; None is where the benchmark is published. release, since, until: a part
-    of LiveCodeBench, by a release on the hub and by contest dates (YYYY-MM-DD).
-    """
+    """The data that a benchmark is loaded from. file: the user's; None is where the benchmark is
+    published. release, since, until: a part of LiveCodeBench, by a release on the hub and by
+    contest dates (YYYY-MM-DD)."""
 
     file: Path | str | None = None
     release: str | None = None
@@ -33,11 +31,8 @@ class Data:
 
 @dataclass(frozen=True)
 class Question:
-    """One problem. fields: texts by name, which a recipe's template puts into the prompt.
-
-    problem: what the benchmark's grader needs to judge an answer. level: 1 is the easiest; 0 in a
-    benchmark without levels.
-    """
+    """One problem. fields: texts by name, which a recipe's template puts into the prompt. problem:
+    what the grader needs to judge an answer. level: 1 is the easiest; 0 if there is none."""
 
     id: str
     fields: Mapping[str, str]
@@ -48,11 +43,8 @@ class Question:
 @dataclass(frozen=True)
 class Sample:
     """One response to a question; `sample` counts from 0. tokens: number of generated tokens.
-
-    truncated: the response reached the token limit; with 0 tokens, the prompt does not fit.
-    solution: a whole program that another harness extracted from the response; it is graded as it
-    is.
-    """
+    truncated: it reached the token limit; with 0 tokens, the prompt does not fit. solution: a whole
+    program that another harness extracted from the response, graded as it is."""
 
     id: str
     sample: int
@@ -62,13 +54,14 @@ class Sample:
     solution: str | None = None
 
 
+Pairs: TypeAlias = list[tuple[Question, Sample]]
+
+
 @dataclass(frozen=True)
 class SampleVerdict:
-    """The verdict on one sample. correct is None when the sandbox, not the answer, failed, or when
-    the question's own data cannot be used.
-
-    extracted: the answer found in the response; None when the response is ill-formed. details:
-    more fields of the row in `verdicts.jsonl`, as JSON knows them.
+    """The verdict on one sample. correct: None when the sandbox failed, not the answer, or when the
+    question's own data cannot be used. extracted: the answer found in the response; None when that
+    is ill-formed. details: more fields of the row in `verdicts.jsonl`, as JSON knows them.
     """
 
     id: str
@@ -108,11 +101,9 @@ MAX_CHARS = 1_000_000
 
 @dataclass(frozen=True)
 class ProgramOutcome:
-    """The result of a program on a set of tests.
-
-    status: PASS, FAIL or TIMEOUT; None when the sandbox, not the program, failed. reason: why it
-    does not pass. failed_test: index of the failed test, from 0; None if it did not fail at a test.
-    """
+    """The result of a program on a set of tests. status: PASS, FAIL or TIMEOUT; None when the
+    sandbox, not the program, failed. reason: why it does not pass. failed_test: index of the failed
+    test, from 0; None if it did not fail at a test."""
 
     PASS: ClassVar = "pass"
     FAIL: ClassVar = "fail"
@@ -125,11 +116,9 @@ class ProgramOutcome:
 
 @dataclass(frozen=True)
 class Grading:
-    """How samples are graded. template: of the prompts that they answer.
-
-    workers: programs that run at a time. limits: of the recipe's published scripts. allow_weak:
-    grade even where the sandbox has no system-call filter.
-    """
+    """How samples are graded. template: of the prompts that they answer. workers: programs that run
+    at a time. limits: of the recipe's published scripts. allow_weak: grade even where the sandbox
+    has no system-call filter."""
 
     template: Template
     workers: int = 1
@@ -148,18 +137,15 @@ class Grading:
 @dataclass(frozen=True)
 class Benchmark:
     """A frozen set of questions. grade: gives verdicts on samples in their order. recipe: how the
-    questions are asked by default.
-
-    content_hash: of the data, part of a run's settings. notes: remarks on the data for the reader.
-    sorted: easy questions come first, so that a limit takes the first of every level. sandbox: what
-    runs programs of responses; None where none is run. like: the published benchmark that is asked
-    in the same way. published: whether the rows may be the published ones.
-    """
+    questions are asked by default. content_hash: of the data, part of a run's settings. notes:
+    remarks on the data. sorted: easy questions come first, so that a limit takes the first of every
+    level. sandbox: what runs programs of responses; None where none is run. like: the published
+    benchmark asked in the same way. published: whether the rows may be the published ones."""
 
     name: str
     description: str
     questions: tuple[Question, ...]
-    grade: Callable[[list[tuple[Question, Sample]], Grading], Iterable[SampleVerdict]]
+    grade: Callable[[Pairs, Grading], Iterable[SampleVerdict]]
     recipe: Recipe
     content_hash: str
     notes: tuple[str, ...] = ()
@@ -178,24 +164,6 @@ class Benchmark:
         if self.sandbox is not None:
             with self.sandbox(allow_weak=allow_weak) as sandbox:
                 sandbox.self_test()
-
-    def pairs(
-        self, samples: Iterable[Sample], prompts: Mapping[str, str], how: Grading
-    ) -> list[tuple[Question, Sample]]:
-        """Return samples with their questions. prompts: those known, by question; a mark by which
-        a chat template opens a thought in them is put before the response."""
-        questions = {question.id: question for question in self.questions}
-        known = prompts if how.template.mode == "chat" else {}
-        texts = ((s, completion_text(s.response, known.get(s.id))) for s in samples)
-        return [(questions[s.id], replace(s, response=text)) for s, text in texts]
-
-    def verdicts(
-        self, pairs: list[tuple[Question, Sample]], how: Grading
-    ) -> Iterator[SampleVerdict]:
-        """Yield the verdicts on samples in their order."""
-        for (_, sample), verdict in zip(pairs, self.grade(pairs, how), strict=True):
-            fits = sample.tokens != 0 or not sample.truncated
-            yield verdict if fits else replace(verdict, reason=NO_ROOM)
 
     def part(self, limit: int | None) -> list[Question]:
         """Return the first `limit` questions; of a sorted benchmark, the first of every level."""

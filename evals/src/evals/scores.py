@@ -21,7 +21,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from code_verifier import SandboxUnavailable
 from evals.errors import EvalsError
 from evals.members import Group
 from evals.question import ProgramOutcome, SampleVerdict
@@ -48,16 +47,13 @@ class Row:
     """A score, or the difference of two, with its 95 % interval: one number of a table.
 
     label: an adapter, or a summary such as `mean of 2 students`. column: a benchmark, or an average
-    of benchmarks. value: a share, NaN where nothing was graded. low, high: None for a weakest or
-    best, which was chosen by its score. problems: how many count. ungraded: samples without a
-    verdict, which do not count; of a difference, those of both adapters. group: role and selfplay
-    run of the members. member: the adapter that is the weakest or best. partial: part of the
-    benchmark was asked. strange: of other rows than the published ones. incomplete: an average that
-    lacks a benchmark.
-
-    against: of a difference, the adapter whose score is subtracted. wins, losses, ties: problems on
-    which `label` scores more than `against`, less, the same. p: of a sign-flip test; in a table
-    adjusted for the number of its differences, see `adjust`.
+    of some. value: a share, NaN where nothing was graded. low, high: None for a weakest or best,
+    chosen by its score. problems: how many count. ungraded: samples without a verdict, which do not
+    count; of a difference, of both adapters. group: role and selfplay run of the members. member:
+    that is the weakest or best. partial: part of the benchmark was asked. strange: of other rows
+    than the published ones. incomplete: an average that lacks a benchmark. against: of a
+    difference, whose score is subtracted. wins, losses, ties: problems on which `label` scores more
+    than `against`, less, the same. p: of a sign-flip test; in a table see `adjust`.
     """
 
     label: str
@@ -87,13 +83,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Scores:
-    """Members on one benchmark, or on an average of some.
-
-    problems: their ids, none of a mean of benchmarks. values: [members, problems], NaN where a
-    member was not graded. means: [members]. replicates: [draws, members], means on resampled
-    problems. ungraded: samples without a verdict, by member, also of those who are not in `members`
-    because none of their samples has one.
-    """
+    """Members on one benchmark, or on an average of some. problems: ids, none of a mean of
+    benchmarks. values: [members, problems], NaN where a member was not graded. means: [members].
+    replicates: [draws, members], means on resampled problems. ungraded: samples without a verdict,
+    by member, also of those who have no others."""
 
     name: str
     members: tuple[str, ...]
@@ -112,23 +105,24 @@ class Scores:
         of its interval covers, and that of an average does not. With them the replicates have the
         variance of the scores, biased, by n + 2.
         """
-        import numpy as np
-
         if not self.problems:
             return self.replicates
-        problems = (~np.isnan(self.values)).sum(axis=1)
+        problems = self.judged.sum(axis=1)
         gaps = self.replicates - self.replicates.mean(axis=0)
-        centred: Floats = self.means + gaps * np.sqrt((problems + 2) / (problems - 1).clip(1))
+        centred: Floats = self.means + gaps * ((problems + 2) / (problems - 1).clip(1)) ** 0.5
         return centred
+
+    @property
+    def judged(self) -> Any:
+        """Where a member was graded. Shape [members, problems]."""
+        return self.values == self.values
 
     def row(self, member: str) -> Row:
         """Return the score of one member, without a value when it is not here."""
-        import numpy as np
-
         if member not in self.members:
             return Row(member, self.name, ungraded=self.ungraded.get(member, 0))
         at = self.members.index(member)
-        mean, values = float(self.means[at]), self.values[at][~np.isnan(self.values[at])]
+        mean, values = float(self.means[at]), self.values[at][self.judged[at]]
         if self.problems and ((values == 0) | (values == 1)).all():
             ends = wilson(mean, len(values))
         else:
@@ -136,20 +130,15 @@ class Scores:
         return Row(member, self.name, mean, *ends, len(values), self.ungraded[member])
 
     def summary(self, members: Collection[str]) -> dict[Kind, Row]:
-        """Return the `mean`, the `weakest` and the `best` of members.
-
-        The mean's interval resamples problems, not members. The weakest and the best have none:
-        chosen by the scores that they show, they look worse and better than they are.
-        """
-        import numpy as np
-
+        """Return the `mean`, the `weakest` and the `best` of members. The mean's interval resamples
+        problems, not members. The others have none: chosen by the scores that they show, they look
+        worse and better than they are."""
         kinds: tuple[Kind, ...] = ("mean", "weakest", "best")
         rows = {kind: Row(kind, self.name, kind=kind) for kind in kinds}
         if at := [place for place, name in enumerate(self.members) if name in members]:
-            means, mean = self.means[at], float(self.means[at].mean())
-            problems = int((~np.isnan(self.values[at])).sum(axis=1).min())
+            means, problems = self.means[at], int(self.judged[at].sum(axis=1).min())
+            mean, ungraded = float(means.mean()), sum(self.ungraded.get(n, 0) for n in members)
             ends = percentiles(self.replicates[:, at].mean(axis=1), mean)
-            ungraded = sum(self.ungraded.get(name, 0) for name in members)
             rows["mean"] = Row("mean", self.name, mean, *ends, problems, ungraded, "mean")
             for kind, place in zip(kinds[1:], (means.argmin(), means.argmax()), strict=True):
                 name, share = self.members[at[place]], float(means[place])
@@ -160,39 +149,31 @@ class Scores:
     def difference(self, first: str, second: str) -> Row:
         """Return how much higher one member scores than another, on the problems graded for both.
 
-        Pairing takes the difficulty of the problems out of the error. Raises EvalsError when no
-        problem was graded for both.
+        Pairing takes out the problems' difficulty. Raises EvalsError if none was graded for both.
         """
-        import numpy as np
-
-        gaps = np.full(len(self.problems), np.nan)
-        if {first, second} <= set(self.members):
-            gaps = np.subtract(*(self.values[self.members.index(name)] for name in (first, second)))
-        judged = ~np.isnan(gaps)
-        if not judged.any():
-            place = f" on {self.name}" if self.name else ""
-            raise EvalsError(
-                f"no problem was graded for both {first} and {second}{place}; compare two results "
-                "on one benchmark"
-            )
-        value, signs = float(gaps[judged].mean()), np.sign(gaps[judged]).tolist()
+        places = [self.members.index(name) for name in (first, second) if name in self.members]
+        values = self.values[places]
+        if len(places) < 2 or not (values[0] == values[0])[values[1] == values[1]].any():
+            pair = f"{first} and {second}" + (f" on {self.name}" if self.name else "")
+            told = f"no problem was graded for both {pair}"
+            raise EvalsError(f"{told}; compare two results on one benchmark")
+        gaps = values[0] - values[1]
+        judged = gaps[gaps == gaps]
         replicates = resample(gaps[None, :], self.problems, self.name, (-1.0, 1.0))
+        value, ungraded = float(judged.mean()), self.ungraded[first] + self.ungraded[second]
         ends = percentiles(replicates[:, 0], value)
-        ungraded = self.ungraded[first] + self.ungraded[second]
-        row = Row(first, self.name, value, *ends, len(signs), ungraded, against=second)
-        wins, losses, ties = map(signs.count, (1, -1, 0))
-        p = sign_flip(gaps[judged], self.name)
+        row = Row(first, self.name, value, *ends, len(judged), ungraded, against=second)
+        wins, losses, ties = (int(part.sum()) for part in (judged > 0, judged < 0, judged == 0))
+        p = sign_flip(judged, self.name)
         return replace(row, wins=wins, losses=losses, ties=ties, p=p)
 
 
 def problem_scores(
     verdicts: Verdicts, k: int | None = None, measure: Measure = "pass@k"
 ) -> dict[str, float]:
-    """Return avg@n, or with a k pass@k or pass^k, of every problem that has a graded sample.
-
-    Raises EvalsError for a k below 1, or above the number of graded samples of some problem: an
-    estimate of pass@k from fewer than k samples does not exist.
-    """
+    """Return avg@n, or with a k pass@k or pass^k, of every problem that has a graded sample. Raises
+    EvalsError for a k below 1, or above the graded samples of some problem: fewer than k give no
+    estimate of pass@k."""
     scores = {}
     for problem, samples in verdicts.items():
         graded = [verdict for verdict in samples if verdict is not None]
@@ -213,9 +194,8 @@ def problem_scores(
 
 
 def majority(verdicts: Iterable[SampleVerdict], k: int) -> Verdicts:
-    """Return the verdict on the commonest answer of the first k graded samples of every question,
-    by its text; of several, on the one that came first. Raises EvalsError for a k as
-    `problem_scores` does."""
+    """Return the verdict on the commonest answer, by its text, of the first k graded samples of
+    every question; of several, on the first. Raises EvalsError for a k as `problem_scores`."""
     graded: dict[str, list[SampleVerdict]] = defaultdict(list)
     for verdict in verdicts:
         graded[verdict.id] += [verdict] * (verdict.correct is not None)
@@ -258,8 +238,7 @@ def percentiles(replicates: Floats, value: float) -> tuple[float, float]:
 
 def sign_flip(gaps: Floats, name: str) -> float:
     """Return the p of no difference, of paired gaps [problems]: how often their sum is as far from
-    0 when each has a random sign (Fisher 1935, The Design of Experiments, 21). name: the benchmark,
-    which selects the random stream."""
+    0 with random signs (Fisher 1935, The Design of Experiments, 21). name: see `resample`."""
     import numpy as np
 
     gaps = gaps[gaps != 0].astype(np.float32)
@@ -293,21 +272,19 @@ def score_members(
     k: int | None = None,
     measure: Measure = "pass@k",
 ) -> Scores | None:
-    """Score members (name -> verdicts) on one benchmark by avg@n, or with a k pass@k or pass^k.
-
-    A member without any graded sample is left out; None when none is left. Raises EvalsError for a
-    k that `problem_scores` refuses, naming the member.
-    """
+    """Score members (name -> verdicts) on one benchmark by avg@n, or with a k pass@k or pass^k. One
+    without a graded sample is left out; None when none is left. Raises EvalsError for a k that
+    `problem_scores` refuses, naming the member."""
     import numpy as np
 
-    scores: dict[str, dict[str, float]] = {}
+    scores = {}
     for name, samples in verdicts.items():
         try:
-            if by_problem := problem_scores(samples, k, measure):
-                scores[name] = by_problem
+            scores[name] = problem_scores(samples, k, measure)
         except EvalsError as error:
             place = " on ".join(filter(None, (name, benchmark)))
             raise EvalsError(f"{place}: {error}".removeprefix(": ")) from None
+    scores = {name: by_problem for name, by_problem in scores.items() if by_problem}
     if not scores:
         return None
     problems = tuple(dict.fromkeys(problem for row in scores.values() for problem in row))
@@ -318,11 +295,8 @@ def score_members(
 
 
 def average(name: str, parts: Sequence[Scores]) -> Scores | None:
-    """Return the plain mean over benchmarks, for the members that all of them have.
-
-    Benchmarks share no problems, so replicate i of the mean is the mean of their centred replicates
-    i. None when no member is in all parts, or there is no part.
-    """
+    """Return the plain mean over benchmarks, for the members that all of them have, or None. As
+    they share no problems, replicate i of the mean is the mean of their centred ones."""
     import numpy as np
 
     names = parts[0].members if parts else ()
@@ -345,11 +319,9 @@ def average(name: str, parts: Sequence[Scores]) -> Scores | None:
 
 
 def averages(scores: Mapping[str, Scores]) -> dict[str, Scores]:
-    """Return `code`, `math` and `total` of the benchmarks that have scores.
-
-    As in table 1 of Absolute Zero (arXiv:2505.03335), which PopuLoRA's follow: the averages are
-    plain means over benchmarks, and the total, which needs both, is the mean of the two averages.
-    """
+    """Return `code`, `math` and `total` of the benchmarks that have scores, as in table 1 of
+    Absolute Zero (arXiv:2505.03335), which PopuLoRA's follow: the averages are plain means over
+    benchmarks, and the total, which needs both, is the mean of the two averages."""
     code = average("code", [scores[name] for name in CODE if name in scores])
     math_ = average("math", [scores[name] for name in MATH if name in scores])
     total = average("total", [code, math_]) if code and math_ else None
@@ -364,11 +336,9 @@ def score(verdicts: Sequence[SampleVerdict], benchmark: str) -> Row:
 
 
 def summary(verdicts: Sequence[SampleVerdict], benchmark: str) -> dict[str, Any]:
-    """Return counts and the score of samples, as `result.json` has them.
-
-    tasks, samples, solved (right samples), ungraded (without a verdict): counts. rate, interval:
-    the score; None when nothing was graded. ill_formed, truncated: shares of all samples.
-    """
+    """Return counts and the score of samples, as `result.json` has them: tasks, samples, solved
+    (right samples), ungraded (without a verdict); rate, interval (None when nothing was graded);
+    ill_formed, truncated (shares of all samples)."""
     row, samples = score(verdicts, benchmark), len(verdicts)
     return {
         "tasks": len({verdict.id for verdict in verdicts}),
@@ -404,15 +374,6 @@ def not_judged(verdicts: Iterable[SampleVerdict]) -> str:
     ((cause, _),) = causes.most_common(1)
     lost = f"{causes.total()} of {len(correct)} samples were not judged"
     return f"{lost} ({cause or 'no reason is given'})"
-
-
-def require_verdicts(verdicts: Sequence[SampleVerdict], name: str) -> None:
-    """Raise SandboxUnavailable if more than half of the samples have no verdict."""
-    if 2 * sum(verdict.correct is None for verdict in verdicts) > len(verdicts):
-        raise SandboxUnavailable(
-            f"{name}: {not_judged(verdicts)}; mend this, see `code-verifier doctor`, then type the "
-            "same command again: the samples are kept, and graded then"
-        )
 
 
 def by_question(verdicts: Iterable[SampleVerdict]) -> Verdicts:

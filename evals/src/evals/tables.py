@@ -13,16 +13,7 @@ from evals.data import OFFICIAL
 from evals.errors import EvalsError, did_you_mean
 from evals.members import Group
 from evals.recipes import CODE, MATH
-from evals.scores import (
-    Kind,
-    Measure,
-    Row,
-    Scores,
-    Verdicts,
-    adjust,
-    averages,
-    score_members,
-)
+from evals.scores import Kind, Measure, Row, Scores, Verdicts, adjust, averages, score_members
 from lora_evo.terminal import text_table
 
 TITLES = {name: OFFICIAL[name].title for name in CODE + MATH}
@@ -35,18 +26,8 @@ _MEANINGS = {
     "maj@k": "whether the commonest answer of {} samples is right",
 }
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
-_SCORE = (
-    "value",
-    "low",
-    "high",
-    "problems",
-    "ungraded",
-    "partial",
-    "strange",
-    "incomplete",
-    "member",
-)
-_DIFFERENCE = ("low", "high", "p", "wins", "losses", "ties", "problems", "ungraded")
+_SCORE = str.split("value low high problems ungraded partial strange incomplete member")
+_DIFFERENCE = str.split("low high p wins losses ties problems ungraded")
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,8 +58,7 @@ class Table:
         """Return the table as plain data, a row for each line with its scores by column."""
         rows: list[dict[str, Any]] = [
             {
-                "label": line[0].label,
-                "kind": line[0].kind,
+                **_fields(line[0], ("label", "kind")),
                 "scores": {row.column: _fields(row, _SCORE) for row in line if row.problems},
                 "group": line[0].group and asdict(line[0].group),
             }
@@ -114,12 +94,11 @@ def build_table(
     """Build the table of adapters (name -> benchmark -> verdicts), group by group.
 
     base: names in `results` of the base model, which is in no group. partial: pairs (name,
-    benchmark) that were run with a limit. k: pass@k, or `measure`, in place of avg@n;
-    maj@k needs verdicts of `scores.majority`. groups: role and run of
-    adapters; adapters without one form a group, too. A group of two or more gets a mean, a weakest
-    and a best. against: the adapter with which all others are compared, or by pairs (name,
-    benchmark) the one with which that is compared. Raises EvalsError when nothing was graded, for a
-    k that is too large, and for an unknown `against`.
+    benchmark) that were run with a limit. k: pass@k, or `measure`, in place of avg@n; maj@k needs
+    verdicts of `scores.majority`. groups: role and run of adapters; those without one form a group,
+    too. A group of two or more gets a mean, a weakest and a best. against: the adapter with which
+    all others are compared, or by pairs (name, benchmark) the one with which that is. Raises
+    EvalsError when nothing was graded, for a k that is too large, and for an unknown `against`.
 
         >>> base, member = {"1": [True], "2": [False]}, {"1": [True], "2": [True]}
         >>> table = build_table({"base": {"gsm8k": base}, "s0": {"gsm8k": member}}, base="base")
@@ -156,8 +135,7 @@ def build_table(
 
 @dataclass(frozen=True)
 class _Layout:
-    """What becomes a table. scores: of benchmarks and averages. partial, bases, groups: as in
-    `build_table`."""
+    """What becomes a table. scores: of benchmarks and averages. Others: as in `build_table`."""
 
     scores: Mapping[str, Scores]
     partial: Collection[tuple[str, str]]
@@ -178,27 +156,24 @@ class _Layout:
         """The lines of the base, then of each group: its members, mean, weakest and best."""
         by_group: dict[Group | None, list[str]] = {}
         rows: list[Row] = []
+        scores = [self.scores[column] for column in self.columns]
         for name in names:
             if name in self.bases:
-                rows += self._line(self._scores_of(name), name, "base", None, [name])
+                rows += self._line([s.row(name) for s in scores], name, "base", None, [name])
             else:
                 by_group.setdefault(self.groups.get(name), []).append(name)
         several = len({group.run for group in by_group if group is not None}) > 1
         for group, members in by_group.items():
             for name in members:
-                rows += self._line(self._scores_of(name), name, "member", group, [name])
-            if len(members) > 1:
-                summaries = [self.scores[column].summary(members) for column in self.columns]
-                for kind, label in _labels(group, len(members), several).items():
-                    cells = (summary[kind] for summary in summaries)
-                    rows += self._line(cells, label, kind, group, members)
+                rows += self._line([s.row(name) for s in scores], name, "member", group, [name])
+            summaries = [s.summary(members) for s in scores] if len(members) > 1 else []
+            for kind, label in _labels(group, len(members), several).items():
+                cells = [summary[kind] for summary in summaries]
+                rows += self._line(cells, label, kind, group, members)
         return rows
 
-    def _scores_of(self, name: str) -> list[Row]:
-        return [self.scores[column].row(name) for column in self.columns]
-
     def _line(
-        self, cells: Iterable[Row], label: str, kind: Kind, group: Group | None, of: Sequence[str]
+        self, cells: list[Row], label: str, kind: Kind, group: Group | None, of: Sequence[str]
     ) -> list[Row]:
         """The scores of one line. of: the adapters that they are of."""
         return [
@@ -216,17 +191,13 @@ class _Layout:
 
     def differences(self, against: Mapping[tuple[str, str], str]) -> list[Row]:
         """The difference of each pair (name, benchmark) from the adapter that `against` names."""
-        return adjust(
-            [
-                replace(
-                    self.scores[benchmark].difference(name, other),
-                    kind="base" if name in self.bases else "member",
-                    group=self.groups.get(name),
-                )
-                for (name, benchmark), other in against.items()
-                if benchmark in self.scores
-            ]
-        )
+        rows = []
+        for (name, benchmark), other in against.items():
+            if benchmark in self.scores:
+                row, group = self.scores[benchmark].difference(name, other), self.groups.get(name)
+                kind: Kind = "base" if name in self.bases else "member"
+                rows.append(replace(row, kind=kind, group=group))
+        return adjust(rows)
 
     def notes(self, rows: Sequence[Row], without_verdict: Sequence[str]) -> Iterator[str]:
         """The notes below a table; the marks * and † are explained first."""
@@ -238,7 +209,7 @@ class _Layout:
             if average in self.scores and (missing := self.missing(average)):
                 yield f"† the {average} average is without {', '.join(missing)}"
         benchmarks = [scores for scores in self.scores.values() if not scores.is_average]
-        if uneven := [s.name for s in benchmarks if (s.values != s.values).any()]:
+        if uneven := [s.name for s in benchmarks if not s.judged.all()]:
             yield f"members were not graded on the same problems: {', '.join(uneven)}"
         if ungraded := sum(sum(s.ungraded.values()) for s in benchmarks):
             yield f"samples without a verdict, not counted: {ungraded}"
@@ -273,7 +244,7 @@ def as_text(table: Table) -> str:
     """Return aligned columns with intervals; a rule above each group, or above the only mean."""
     head, *lines = text_table(heading(table), map(score_cells, table.lines)).split("\n")
     rules, rule = find_rules(table), "-" * max(map(len, (head, *lines)))
-    grid = [text for at, line in enumerate(lines) for text in [*[rule] * (at in rules), line]]
+    grid = [f"{rule}\n" * (at in rules) + line for at, line in enumerate(lines)]
     return "\n".join((head, *grid, *table.notes))
 
 
@@ -302,8 +273,7 @@ def as_csv(tables: Iterable[Table]) -> str:
 
 
 def find_rules(table: Table) -> set[int]:
-    """Return the numbers, from 0, of the lines below a rule: the first of each group, or the mean
-    where there is one group."""
+    """Return the lines, from 0, below a rule: the first of each group, or an only group's mean."""
     firsts = [line[0] for line in table.lines]
     means = {at for at, row in enumerate(firsts) if row.kind == "mean"}
     if len({row.group for row in firsts if row.kind == "member"}) < 2:
@@ -321,10 +291,8 @@ def heading(table: Table) -> list[str]:
 
 
 def score_cells(line: Sequence[Row]) -> list[str]:
-    """Return the label, and each score such as "66.7* (48.3-81.2)"; `-` for none.
-
-    A weakest or best is without an interval. Where samples have no verdict, their number follows.
-    """
+    """Return the label, and each score such as "66.7* (48.3-81.2)"; `-` for none. A weakest or best
+    is without an interval. Where samples have no verdict, their number follows."""
     texts = [line[0].label]
     for row in line:
         marks = "*" * row.partial + "†" * row.incomplete + "‡" * row.strange

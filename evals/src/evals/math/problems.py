@@ -10,7 +10,7 @@ from evals.data import Record
 from evals.errors import EvalsError
 from evals.math import grader
 from evals.math.final_answers import canonical_gold, extract
-from evals.question import Grading, Question, Sample, SampleVerdict
+from evals.question import Grading, Pairs, Question, SampleVerdict
 from evals.recipes import MATH
 
 _ANSWERS = {
@@ -25,10 +25,8 @@ _NUMBERED = ("gsm8k", "minerva_math")
 
 
 def questions(name: str, rows: Iterable[Record]) -> tuple[Question, ...]:
-    """Return the questions of a benchmark, in the order of the rows.
-
-    Raises EvalsError in one line for a missing column or id, and a row without a right answer.
-    """
+    """Return the questions of a benchmark, in the order of the rows. Raises EvalsError in one line
+    for a missing column or id, and a row without a right answer."""
     return tuple(_question(name, row, number) for number, row in enumerate(rows, 1))
 
 
@@ -39,28 +37,26 @@ def _question(name: str, row: Record, number: int) -> Question:
     id = str(next(ids, number - 1 if name in _NUMBERED or name not in MATH else ""))
     column, answer = _answer(name, row)
     parts = {"problem or question": problem, "id": id, columns: column}
+    place = f"{name}, row {number}"
     if missing := [part for part, value in parts.items() if not value]:
-        columns_of_row = ", ".join(sorted(map(str, row))) or "none"
-        raise EvalsError(
-            f"{name}, row {number}: no {', '.join(missing)}; found the columns {columns_of_row}"
-        )
+        found = ", ".join(sorted(map(str, row))) or "none"
+        raise EvalsError(f"{place}: no {', '.join(missing)}; found the columns {found}")
     if answer in (None, "", []):
-        raise EvalsError(f"{name}, row {number}: no answer in {column}; expected {hint}")
+        raise EvalsError(f"{place}: no answer in {column}; expected {hint}")
     level, unit = row.get("level"), row.get("unit")
+    unit = unit if isinstance(unit, str) else ""
     try:
-        gold = canonical_gold(
-            answer, problem, unit if isinstance(unit, str) else "", measured=name == "minerva_math"
-        )
+        gold = canonical_gold(answer, problem, unit, measured=name == "minerva_math")
         grader.check_gold(gold)
     except EvalsError as error:
-        raise EvalsError(f"{name}, row {number}: {error} (in {column})") from None
+        raise EvalsError(f"{place}: {error} (in {column})") from None
     fields = {"question": problem, "answer": str(row[column])}
     return Question(id, fields, gold, level if isinstance(level, int) else 0)
 
 
 def _answer(name: str, row: Record) -> tuple[str, object]:
-    """The column of a row's right answer, "" for none, and the answer: the last box of a solution,
-    the text after ####, or the column's value."""
+    """The column of a row's right answer, or "", and the answer: a solution's last box, the text
+    after ####, or the value."""
     columns = _ANSWERS.get(name, _PLAIN)[0].split(" or ")
     column = next((key for key in columns if row.get(key) not in (None, "")), "")
     value = row.get(column)
@@ -77,20 +73,17 @@ def published_rows(name: str, rows: Iterable[Record]) -> Iterator[Record]:
     """Yield rows in the form from which the known fingerprints are computed."""
     for number, row in enumerate(rows):
         text = str(row.get("problem") or row["question"]).strip()
-        answer = _published_answer(name, _answer(name, row)[1])
-        yield {"problem_idx": number, "problem": text, "ground_truth": answer}
+        _, answer = _answer(name, row)
+        if isinstance(answer, list):
+            answer = ", ".join(map(str, answer))
+        if isinstance(answer, float) and answer.is_integer():
+            answer = int(answer)
+        truth = str(answer).strip()
+        truth = truth.replace(",", "") if name == "gsm8k" else truth
+        yield {"problem_idx": number, "problem": text, "ground_truth": truth}
 
 
-def _published_answer(name: str, answer: object) -> str:
-    if isinstance(answer, list):
-        answer = ", ".join(map(str, answer))
-    if isinstance(answer, float) and answer.is_integer():
-        answer = int(answer)
-    text = str(answer).strip()
-    return text.replace(",", "") if name == "gsm8k" else text
-
-
-def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[SampleVerdict]:
+def grade(pairs: Pairs, how: Grading) -> Iterator[SampleVerdict]:
     """Grade answers. details: the gold that an answer was compared with."""
     for question, sample in pairs:
         graded = grader.grade(question.problem, sample.response, how.template)
