@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from benchmarking import MIB, alone, memory, parser, show
 
 from code_verifier import read_tests
-from evals.code.livecodebench import read_problems, row_of_tests
+from evals.code.livecodebench import read_problems
 
 
 def write(folder: Path, shards: int, rows: int, mib: int) -> None:
@@ -45,7 +45,7 @@ def measure(folder: Path) -> None:
     problems = read_problems(folder)
     loaded, peak = time.perf_counter(), memory("VmHWM")
     for problem in problems:
-        read_tests(row_of_tests(problem))
+        read_tests(problem.row())
     row = {
         "shards": folder.name,
         "problems": len(problems),

@@ -9,6 +9,7 @@ from evalplus_problems import HALF, SECRET, problem, row
 
 from evals.code import evalplus_grader as grading
 from evals.code.evalplus_grader import FunctionGrader
+from evals.recipes import Limits
 
 TASK = problem(SECRET)
 _DATA = tomllib.loads((Path(__file__).parent / "data" / "cheats.toml").read_text())
@@ -35,12 +36,12 @@ def grader(
 ) -> Iterator[FunctionGrader]:
     """Reports have little room, which some programs fill; in the slow suite as much as ever."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grading, "_OUTPUT_BYTES", request.param)
+        patch.setitem(grading._CALLS, "output_bytes", request.param)
         yield from opened_grader(tmp_path_factory.mktemp("expected"))
 
 
 def opened_grader(cache: Path) -> Iterator[FunctionGrader]:
-    with FunctionGrader(cache=cache, min_time_s=0.2) as opened:
+    with FunctionGrader(cache=cache, limits=Limits(min_time_s=0.2)) as opened:
         assert statuses(opened, TASK.reference) == ["pass", "pass"]
         yield opened
         assert statuses(opened, TASK.reference) == ["pass", "pass"]

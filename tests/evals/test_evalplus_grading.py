@@ -15,6 +15,7 @@ from evals.code.evalplus_grader import FunctionGrader
 from evals.code.evalplus_problems import read_problems
 from evals.code.programs import extract_program
 from evals.question import ProgramOutcome
+from evals.recipes import Limits
 
 _FILE = Path(__file__).parent / "data" / "answers_with_programs.toml"
 ANSWERS = tomllib.loads(_FILE.read_text(encoding="utf-8"))
@@ -23,7 +24,8 @@ TASK = problem(DOUBLE)
 
 @pytest.fixture(scope="module")
 def grader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FunctionGrader]:
-    with FunctionGrader(cache=tmp_path_factory.mktemp("expected"), min_time_s=0.2) as opened:
+    cache = tmp_path_factory.mktemp("expected")
+    with FunctionGrader(cache=cache, limits=Limits(min_time_s=0.2)) as opened:
         yield opened
 
 

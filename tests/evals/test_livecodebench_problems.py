@@ -16,7 +16,6 @@ from evals import Data, EvalsError, load_benchmark
 from evals.code.livecodebench import (
     Problem,
     read_problems,
-    row_of_tests,
     window,
 )
 from evals.code.programs import azr_program, official_program
@@ -27,7 +26,7 @@ PAIRS = [("1\n", "2\n"), ("2\n", "4\n"), ("é\n", "è\n")]
 
 def read_tests(problem: Problem) -> list[tuple[str, str]]:
     """The tests of a problem, each with its input and its output."""
-    tests = read_row(row_of_tests(problem))
+    tests = read_row(problem.row())
     return list(zip(tests.inputs, tests.outputs, strict=True))
 
 

@@ -11,7 +11,7 @@ from code_verifier import Comparison, Grade, Sandbox, Task
 from evals.code.programs import find_answer
 from evals.data import Record
 from evals.errors import EvalsError
-from evals.question import Grading, Question, Sample, SampleVerdict
+from evals.question import Grading, Pairs, Question, SampleVerdict
 
 _KINDS = {"cruxeval_o": "code_o", "cruxeval_i": "code_i"}
 _COLUMNS = ("id", "code", "input", "output")
@@ -33,17 +33,14 @@ def _question(name: str, row: Record, number: int) -> Question:
     return Question(fields.pop("id"), fields, task)
 
 
-def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[SampleVerdict]:
+def grade(pairs: Pairs, how: Grading) -> Iterator[SampleVerdict]:
     """Grade answers. details: the expected output, or one right input."""
     answers = [find_answer(q.problem.kind, sample.response, how.template) for q, sample in pairs]
-    with Sandbox(
-        how.workers, comparison=Comparison(types=False), allow_weak=how.allow_weak
-    ) as sandbox:
+    comparison = Comparison(types=False)
+    with Sandbox(how.workers, comparison=comparison, allow_weak=how.allow_weak) as sandbox:
         grades = sandbox.grade_many(
-            (question.problem, answer.removeprefix("f(").removesuffix(")"))
-            if question.problem.kind == "code_i"
-            else (question.problem, answer)
-            for (question, _), answer in zip(pairs, answers, strict=True)
+            (task, answer[2:-1] if task.kind == "code_i" else answer)
+            for task, answer in zip((q.problem for q, _ in pairs), answers, strict=True)
             if answer is not None
         )
         for (question, sample), answer in zip(pairs, answers, strict=True):

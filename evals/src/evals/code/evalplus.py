@@ -15,7 +15,7 @@ from evals.code.evalplus_grader import FunctionGrader
 from evals.code.evalplus_problems import FunctionProblem, read_problems
 from evals.code.programs import defines, extract_program, parse
 from evals.data import Record
-from evals.question import Grading, ProgramOutcome, Question, Sample, SampleVerdict
+from evals.question import Grading, Pairs, ProgramOutcome, Question, Sample, SampleVerdict
 from evals.recipes import Template, own_turn
 
 _FUNCTION, _IMPORT = ast.FunctionDef | ast.AsyncFunctionDef, ast.Import | ast.ImportFrom
@@ -29,25 +29,15 @@ def questions(name: str, rows: Sequence[Record]) -> tuple[Question, ...]:
     return tuple(Question(task.task_id, {"prompt": task.prompt}, task) for task in problems)
 
 
-def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[SampleVerdict]:
-    """Grade programs; right are those that pass the base tests and the plus tests.
-
-    details: `base` and `plus`, each pass, fail or timeout, and the index of the failed input.
-    """
+def grade(pairs: Pairs, how: Grading) -> Iterator[SampleVerdict]:
+    """Grade programs; right are those that pass the base tests and the plus tests. details: `base`
+    and `plus`, each pass, fail or timeout, and the index of the failed input."""
     programs = [program_of(question.problem, sample, how.template) for question, sample in pairs]
-    with FunctionGrader(
-        how.workers,
-        min_time_s=how.limits.min_time_s,
-        time_factor=how.limits.time_factor,
-        allow_weak=how.allow_weak,
-    ) as grader:
-        outcomes = grader.grade_many(
-            (question.problem, program)
-            for (question, _), program in zip(pairs, programs, strict=True)
-        )
-        for (question, sample), program, (base, plus) in zip(
-            pairs, programs, outcomes, strict=True
-        ):
+    with FunctionGrader(how.workers, None, how.limits, how.allow_weak) as grader:
+        problems = (question.problem for question, _ in pairs)
+        outcomes = grader.grade_many(zip(problems, programs, strict=True))
+        for (question, sample), program, both in zip(pairs, programs, outcomes, strict=True):
+            base, plus = both
             graded = base.status is not None and plus.status is not None
             worse = base if base.status != ProgramOutcome.PASS else plus
             yield SampleVerdict.on(
@@ -68,12 +58,11 @@ def program_of(problem: FunctionProblem, sample: Sample, template: Template) -> 
     if sample.solution is not None:
         return sample.solution
     name = problem.entry_point
-    text = own_turn(
-        sample.response,
-        template,
-        lambda part: defines(extract_program(part, name), name),
-        code=True,
-    )
+
+    def answered(part: str) -> bool:
+        return defines(extract_program(part, name), name)
+
+    text = own_turn(sample.response, template, answered, code=True)
     if template.tabs is not None:
         text = text.replace("\t", " " * template.tabs)
     return sanitize(problem.prompt + text if template.continues else text, name)
@@ -91,8 +80,7 @@ def sanitize(answer: str, entry_point: str) -> str:
 
 def _find_reached(body: list[ast.stmt], entry_point: str) -> list[ast.stmt]:
     """The statements that the entry point needs, in their order; none if it is not defined."""
-    binds = [bound_names(node) for node in body]
-    uses = [_names_in(node) for node in body]
+    binds, uses = list(map(bound_names, body)), list(map(_names_in, body))
     imported = set().union(*(bound_names(node) for node in body if isinstance(node, _IMPORT)))
     defined = set().union(*binds)
     functions = {node.name for node in body if isinstance(node, _FUNCTION)}
@@ -122,8 +110,7 @@ def _names_in(node: ast.AST) -> set[str]:
 
 
 def _changes(node: ast.stmt, names: set[str]) -> bool:
-    """Whether a statement calls a method of one of the names, or assigns into it, without output
-    or exit."""
+    """Whether a statement, without output or exit, calls a method of a name, or assigns into it."""
     if isinstance(node, ast.Assert | _FUNCTION | ast.ClassDef):
         return False
     attributes = {item.attr for item in ast.walk(node) if isinstance(item, ast.Attribute)}

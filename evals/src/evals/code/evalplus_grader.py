@@ -4,8 +4,7 @@ The reference solution computes the expected outputs once; the cache folder keep
 each task and run: type, digest and, up to a million characters, text.
 
 Limits are of processor time, so that a busy machine does not change a verdict. A run whose
-reference is slow is cut into pieces, each in a process of its own, so that a wrong answer is found
-early.
+reference is slow is cut into pieces, each a process, so that wrong answers are found early.
 """
 
 import gzip
@@ -25,10 +24,11 @@ from evals.code.evalplus_problems import WHOLE_CHARS, Arguments, FunctionProblem
 from evals.data import cache_folder
 from evals.errors import EvalsError
 from evals.question import ProgramOutcome
+from evals.recipes import Limits
 from lora_evo.files import appearing
 
 _FORMAT = 12
-_OUTPUT_BYTES = 1 << 28
+_CALLS: dict[str, Any] = {"text_chars": WHOLE_CHARS, "output_bytes": 1 << 28, "deep": True}
 _REFERENCE_CALL_S, _REFERENCE_RUN_S = 1800.0, 7200.0
 _RUN_S = 60.0
 _PIECE_S = 2.0
@@ -47,23 +47,18 @@ class _Run:
 
 
 class FunctionGrader(AbstractContextManager["FunctionGrader"]):
-    """A context manager that grades programs against problems.
-
-    workers: programs that run at a time. cache: folder of expected outputs, by default below the
-    user's cache folder. min_time_s, time_factor: see `recipes.Limits`. Grading raises
-    SandboxUnavailable on a machine without the necessary protection, unless `allow_weak`.
-    """
+    """A context manager that grades programs against problems. workers: programs that run at a
+    time. cache: folder of expected outputs, by default in the user's. Grading raises
+    SandboxUnavailable on a machine without the necessary protection, unless `allow_weak`."""
 
     def __init__(
         self,
         workers: int = 1,
         cache: Path | None = None,
-        min_time_s: float = 1.0,
-        time_factor: float = 4.0,
+        limits: Limits | None = None,
         allow_weak: bool = False,
     ) -> None:
-        self._workers = workers
-        self._least_s, self._factor = min_time_s, time_factor
+        self._workers, self._limits = workers, limits or Limits()
         self._cache = cache if cache is not None else cache_folder("populab/evals")
         # Two sets of processes: one that ran a reference solution never runs a candidate.
         slots = threading.Semaphore(workers)
@@ -95,10 +90,8 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
         return ordered_map(lambda sample: self.grade(*sample), samples, self._workers, ahead=_AHEAD)
 
     def _runs(self, problem: FunctionProblem) -> tuple[_Run, ...]:
-        return tuple(
-            _Run(problem, x, expected_values(problem, x, self._references, self._cache))
-            for x in (problem.base_input, problem.plus_input)
-        )
+        both, place = (problem.base_input, problem.plus_input), (self._references, self._cache)
+        return tuple(_Run(problem, x, expected_values(problem, x, *place)) for x in both)
 
     def _grade(self, run: _Run, program: str) -> ProgramOutcome:
         values: list[Value] = []
@@ -118,9 +111,10 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
 
     def _call(self, run: _Run, program: str, piece: slice) -> Calls:
         """Run the program on a piece of the inputs, in a process of its own."""
-        seconds = [self._factor * value.cpu_s for value in run.expected[piece]]
-        limits = [max(self._least_s, second) for second in seconds]
-        total = max(min(_RUN_S, sum(limits)), sum(seconds)) + self._least_s
+        least = self._limits.min_time_s
+        seconds = [self._limits.time_factor * value.cpu_s for value in run.expected[piece]]
+        limits = [max(least, second) for second in seconds]
+        total = max(min(_RUN_S, sum(limits)), sum(seconds)) + least
         return self._candidates.call(
             program,
             run.problem.entry_point,
@@ -129,21 +123,16 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
             module_s=total,
             total_s=total,
             draw=run.problem.compares_sets,
-            text_chars=WHOLE_CHARS,
-            output_bytes=_OUTPUT_BYTES,
-            deep=True,
             recursion=_RECURSION,
+            **_CALLS,
         )
 
 
 def expected_values(
     problem: FunctionProblem, inputs: Sequence[Arguments], runner: ScriptRunner, folder: Path
 ) -> tuple[Value, ...]:
-    """Return the values of the reference solution, with the processor seconds of each.
-
-    Raises EvalsError if it does not return a value for every input, or the sandbox fails. If the
-    folder cannot be written, the values are computed again next time.
-    """
+    """Return the values of the reference solution, with processor seconds; kept in the folder, if
+    it can be written. Raises EvalsError if it lacks a value, or the sandbox fails."""
     path = folder / f"{_key(problem, inputs)}.json.gz"
     if (cached := _read_cache(path, len(inputs))) is not None:
         return cached
@@ -155,9 +144,7 @@ def expected_values(
         module_s=_REFERENCE_CALL_S,
         total_s=_REFERENCE_RUN_S,
         draw=problem.compares_sets,
-        text_chars=WHOLE_CHARS,
-        output_bytes=_OUTPUT_BYTES,
-        deep=True,
+        **_CALLS,
     )
     if calls.status == Status.SANDBOX_ERROR:
         raise EvalsError(calls.reason)
@@ -211,18 +198,15 @@ def _pieces(expected: Sequence[Value]) -> list[slice]:
 
 
 def _outcome(calls: Calls, done: int) -> ProgramOutcome:
-    """The outcome of a run that ended early, by evalplus' rules.
-
-    An exception, a crash and a call that takes too long are `fail`; a module or a whole run that
-    takes too long, and a process that leaves without a report, are `timeout`.
-    """
+    """The outcome of a run that ended early, by evalplus' rules: an exception, a crash and a slow
+    call are `fail`; a slow module or run, and a process that leaves no report, are `timeout`."""
     if calls.status == Status.SANDBOX_ERROR:
         return ProgramOutcome(None, calls.reason)
     failed = done if calls.call else None
     ended = calls.status in (Status.MEMORY, Status.VIOLATION)
-    if ended or (calls.status != Status.EXCEPTION and not calls.call):
-        return ProgramOutcome(ProgramOutcome.TIMEOUT, calls.reason, failed)
-    return ProgramOutcome(ProgramOutcome.FAIL, calls.reason, failed)
+    slow = ended or (calls.status != Status.EXCEPTION and not calls.call)
+    status = ProgramOutcome.TIMEOUT if slow else ProgramOutcome.FAIL
+    return ProgramOutcome(status, calls.reason, failed)
 
 
 def _shown(value: Value) -> str:

@@ -27,10 +27,8 @@ _LISTS = ("base_input", "plus_input")
 
 @dataclass(frozen=True, eq=False)
 class FunctionProblem:
-    """base_input, plus_input: arguments of each call, as Python values.
-
-    The data has no expected outputs: `prompt + canonical_solution` computes them.
-    """
+    """base_input, plus_input: arguments of each call, as Python values. The data has no expected
+    outputs: `prompt + canonical_solution` computes them."""
 
     benchmark: str
     task_id: str
@@ -53,10 +51,7 @@ class FunctionProblem:
 
 
 def read_problems(rows: Iterable[Mapping[str, Any]], benchmark: str) -> list[FunctionProblem]:
-    """Return the problems of the published rows, in their order. Raises EvalsError.
-
-    benchmark: `humaneval_plus` or `mbpp_plus`.
-    """
+    """Return the problems of the published rows of a benchmark, in order. Raises EvalsError."""
     return [_problem(row, benchmark, f"row {number}") for number, row in enumerate(rows, 1)]
 
 
@@ -79,11 +74,8 @@ def _problem(row: Mapping[str, Any], benchmark: str, place: str) -> FunctionProb
     return FunctionProblem(benchmark, **fields, atol=float(row["atol"]))
 
 
-_Shape = Callable[[Any], Any]
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
+_Shape = Callable[[Any], Any] | None
+"""How an argument is converted, if it is."""
 
 
 def _deep_tuple(value: Any) -> Any:
@@ -94,7 +86,7 @@ def _list_of_tuples(value: Any) -> list[tuple[Any, ...]]:
     return [tuple(item) for item in value]
 
 
-def _tasks(numbers: str, *shapes: _Shape, rest: _Shape = _as_it_is) -> dict[str, tuple[Any, ...]]:
+def _tasks(numbers: str, *shapes: _Shape, rest: _Shape = None) -> dict[str, tuple[Any, ...]]:
     return dict.fromkeys((f"Mbpp/{number}" for number in numbers.split()), (shapes, rest))
 
 
@@ -105,7 +97,7 @@ _SHAPES: dict[str, tuple[tuple[_Shape, ...], _Shape]] = {
     ),
     **_tasks("63 64 70 94 120 237 272 299 400 409 417 438 473 614 780", rest=_list_of_tuples),
     **_tasks("75 413 444 753", _list_of_tuples),
-    **_tasks("106 750", _as_it_is, tuple),
+    **_tasks("106 750", None, tuple),
     # An empty set is an empty dict.
     **_tasks("115", lambda value: [set(x) if x and isinstance(x, list) else {} for x in value]),
     **_tasks("124", float, complex),
@@ -119,9 +111,9 @@ _SHAPES: dict[str, tuple[tuple[_Shape, ...], _Shape]] = {
 
 def _arguments(task_id: str, arguments: list[Any]) -> Arguments:
     """The arguments of one call. Raises TypeError or ValueError where they do not fit the task."""
-    shapes, rest = _SHAPES.get(task_id, ((), _as_it_is))
-    padded = (*shapes, *[rest] * (len(arguments) - len(shapes)))
-    return tuple(shape(item) for shape, item in zip(padded, arguments, strict=False))
+    shapes, rest = _SHAPES.get(task_id, ((), None))
+    padded = zip((*shapes, *[rest] * (len(arguments) - len(shapes))), arguments, strict=False)
+    return tuple(shape(item) if shape else item for shape, item in padded)
 
 
 WHOLE_CHARS = 1 << 20
@@ -146,14 +138,10 @@ def first_wrong(
 ) -> int | None:
     """Return the place of the first value that is not the expected one, or None."""
     atol = problem.atol
-    by_value = problem.entry_point not in NOT_NONE_TASKS | {ROOT_TASK}
-    for place, (arguments, wanted, value) in enumerate(
-        zip(inputs, expected, returned, strict=False)
-    ):
+    calls = zip(inputs, expected, returned, strict=False)
+    for place, (arguments, wanted, value) in enumerate(calls):
         if atol == 0 and wanted.floats:
             atol = _LEAST_ATOL
-        if by_value and wanted.digest == value.digest != "":
-            continue
         try:
             right = _is_right(problem, arguments, wanted, value, atol)
         except _UNREADABLE:
@@ -193,9 +181,8 @@ def _values(wanted: Value, returned: Value) -> tuple[Any, Any]:
 
 def _is_present(wanted: Value, returned: Value) -> bool:
     """Only None and not None are distinguished: a match object is as good as True."""
-    present = returned.type_name != "NoneType"
-    if returned.type_name == "bool" and returned.data in ("true", "false"):  # not numpy's
-        present = returned.data == "true"
+    is_false = returned.type_name == "bool" and returned.data == "false"  # not numpy's
+    present = returned.type_name != "NoneType" and not is_false
     return present == (wanted.type_name != "NoneType")
 
 

@@ -26,7 +26,7 @@ import code_verifier
 from evals.code.programs import azr_program, official_program
 from evals.data import PARQUET, Record, load_source, parse_object, remarks
 from evals.errors import EvalsError
-from evals.question import MAX_CHARS, Data, Grading, ProgramOutcome, Question, Sample, SampleVerdict
+from evals.question import MAX_CHARS, Data, Grading, Pairs, ProgramOutcome, Question, SampleVerdict
 from evals.recipes import own_turn
 
 _LEVELS = {"easy": 1, "medium": 2, "hard": 3}
@@ -40,7 +40,8 @@ _TEXTS = ("question_id", "question_content", "contest_date", "starter_code")
 
 @dataclass(frozen=True)
 class Problem:
-    """fields, level: of its question. row: reads the row again, with its hidden tests."""
+    """fields, level: of its question. row: reads the row again, with its hidden tests; raises
+    EvalsError when its file has changed."""
 
     question_id: str
     contest_date: datetime
@@ -74,19 +75,12 @@ def _problem(row: Record, again: Callable[[], Record], place: str) -> Problem:
     )
 
 
-def row_of_tests(problem: Problem) -> dict[str, Any]:
-    """Return a problem's row with its tests. Raises EvalsError when its file has changed."""
-    return dict(problem.row())
-
-
 def window(
     problems: Iterable[Problem], start: str | None = None, end: str | None = None
 ) -> list[Problem]:
-    """Return the problems of contest dates from `start` to `end`, both inclusive.
-
-    Dates are YYYY-MM-DD and mean midnight, so contests later on the day `end` are left out, as
-    LiveCodeBench does. Raises EvalsError.
-    """
+    """Return the problems of contest dates from `start` to `end`, both inclusive. Dates are
+    YYYY-MM-DD and mean midnight: as in LiveCodeBench, contests later on the day `end` are left out.
+    Raises EvalsError."""
     first = _date(start, "the first date") if start is not None else datetime.min
     last = _date(end, "the last date") if end is not None else datetime.max
     return [problem for problem in problems if first <= problem.contest_date <= last]
@@ -139,10 +133,8 @@ def stored_rows(path: Path) -> Iterator[tuple[Record, Callable[[], Record]]]:
     for shard in shards(path):
         with shard.open("rb") as file:
             if file.read(4) == PARQUET:
-                raise EvalsError(
-                    f"{shard} is parquet; give JSON Lines, or a release on the hub: "
-                    "--data release_v5"
-                )
+                hint = "give JSON Lines, or a release on the hub: --data release_v5"
+                raise EvalsError(f"{shard} is parquet; {hint}")
             end = file.seek(0)
             for number, line in enumerate(file, 1):
                 start, end = end, end + len(line)
@@ -179,7 +171,7 @@ def _is_read_by_line(path: Path) -> bool:
         return file.read(64).lstrip()[:1] in (b"{", b"")
 
 
-def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[SampleVerdict]:
+def grade(pairs: Pairs, how: Grading) -> Iterator[SampleVerdict]:
     """Grade programs. details: status, and the index of the failed test."""
     extract = azr_program if how.limits.program == "azr" else official_program
     programs = [
@@ -190,37 +182,30 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Sample
     ]
     with code_verifier.ScriptRunner(how.allow_weak, threading.Semaphore(how.workers)) as runner:
         outcomes = code_verifier.ordered_map(
-            lambda asked: grade_program(runner, *asked, how.limits.timeout_s),
-            (
-                (question.problem, program)
-                for (question, _), program in zip(pairs, programs, strict=True)
-                if not _fault(program)
-            ),
+            lambda asked: _fault(asked[1]) or grade_program(runner, *asked, how.limits.timeout_s),
+            ((question.problem, text) for (question, _), text in zip(pairs, programs, strict=True)),
             how.workers,
             ahead=_AHEAD,
         )
-        for (question, sample), program in zip(pairs, programs, strict=True):
-            fault = _fault(program)
-            outcome = ProgramOutcome(ProgramOutcome.FAIL, fault) if fault else next(outcomes)
+        for (question, sample), program, outcome in zip(pairs, programs, outcomes, strict=True):
             yield SampleVerdict.on(
                 question,
                 sample,
                 None if outcome.status is None else outcome.status == ProgramOutcome.PASS,
                 outcome.reason,
-                None if fault else program,
+                None if _fault(program) else program,
                 question_id=question.id,
                 status=outcome.status,
                 failed_test=outcome.failed_test,
             )
 
 
-def _fault(program: str) -> str:
-    """Why a program is ill-formed and not run; "" for others."""
-    if not program.strip():
-        return "ill-formed: no program between fences"
+def _fault(program: str) -> ProgramOutcome | None:
+    """The outcome of an ill-formed program, which is not run; None for others."""
+    reason = "no program between fences" if not program.strip() else ""
     if len(program) > MAX_CHARS:
-        return f"ill-formed: a program of {len(program)} characters, more than {MAX_CHARS}"
-    return ""
+        reason = f"a program of {len(program)} characters, more than {MAX_CHARS}"
+    return ProgramOutcome(ProgramOutcome.FAIL, f"ill-formed: {reason}") if reason else None
 
 
 def grade_program(
@@ -229,7 +214,7 @@ def grade_program(
     """Return the outcome of one program on the tests of a problem. timeout_s: processor seconds of
     a test. Raises SandboxUnavailable."""
     try:
-        tests = code_verifier.read_tests(row_of_tests(problem))
+        tests = code_verifier.read_tests(dict(problem.row()))
     except (code_verifier.CodeVerifierError, EvalsError) as error:
         return ProgramOutcome(None, f"problem {problem.question_id}: {error}")
     grade = code_verifier.run_tests(runner, program, tests, timeout_s)

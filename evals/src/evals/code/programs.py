@@ -23,11 +23,8 @@ _ASSERTION = re.compile(r"\bassert\b.*")
 
 
 def extract_program(answer: str, entry_point: str) -> str:
-    """Return the part of an answer that defines `entry_point`, unchanged.
-
-    It is the last block that parses and defines it; without such a block, the first run of lines
-    that does; else the first block, or the answer.
-    """
+    """Return the part of an answer that defines `entry_point`, unchanged: the last block that
+    parses and defines it, else the first run of lines that does, else the first block, or all."""
     if len(answer) > MAX_CHARS:
         return ""
     blocks = [block.text for block in code_blocks(answer)]
@@ -55,11 +52,8 @@ def defines(program: str, name: str) -> bool:
 
 
 def _longest_program(text: str, entry_point: str) -> str | None:
-    """The first run of lines that parses and defines the entry point, as long as it can be.
-
-    Lines that do not parse are cut at the parser's error, so that the work grows with the number of
-    cuts, not with the square of the lines.
-    """
+    """The first run of lines that parses and defines the entry point, as long as it can be. It is
+    cut at the parser's errors: the work grows with the cuts, not with the square of the lines."""
     lines = text.split("\n")
     starts = [number for number, line in enumerate(lines) if _START.match(line)]
     for start in starts[:_BEGINNINGS]:
@@ -76,24 +70,20 @@ def _longest_program(text: str, entry_point: str) -> str | None:
                     stop -= 1
                 if stop <= start:
                     break
-                continue
-            if defines(piece, entry_point):
-                return piece
-            break
+            else:
+                if defines(piece, entry_point):
+                    return piece
+                break
     return None
 
 
 def official_program(answer: str) -> str:
-    """Return the lines between the last two lines with three backticks; "" without two.
-
-    It is the rule of LiveCodeBench's harness, which takes a block of output behind the program for
-    the program; the rewards of code_verifier do not.
-    """
+    """Return the lines between the last two lines with three backticks; "" without two. By this
+    rule of LiveCodeBench's harness, not of code_verifier's rewards, a last block of output counts
+    as the program."""
     lines = answer.split("\n")
     fences = [number for number, line in enumerate(lines) if "```" in line]
-    if len(fences) < 2:
-        return ""
-    return "\n".join(lines[fences[-2] + 1 : fences[-1]])
+    return "\n".join(lines[fences[-2] + 1 : fences[-1]]) if len(fences) > 1 else ""
 
 
 def azr_program(answer: str) -> str:
@@ -104,10 +94,8 @@ def azr_program(answer: str) -> str:
 
 
 def find_answer(kind: str, response: str, template: Template) -> str | None:
-    """Return the value (code_o) or the call `f(...)` (code_i) that a response gives, or None.
-
-    It is read after the last opening tag, if there is one, and before the template's stop text.
-    """
+    """Return the value (code_o) or the call `f(...)` (code_i) that a response gives, after the last
+    opening tag, if there is one, and before the template's stop text; or None."""
     for stop in template.stop:
         response = response.partition(stop)[0]
     text = own_turn(response, template, _OPENING.search)
