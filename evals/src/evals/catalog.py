@@ -51,21 +51,16 @@ def load_benchmark(name: str, data: Data = PUBLISHED) -> Benchmark:
     """
     if name in _MODULES:
         return load_official(name, data)
-    added = added_benchmarks()
-    if name not in added:
-        hint = did_you_mean(name, benchmark_names())
-        raise EvalsError(f"unknown benchmark {name!r}; {hint}")
+    if (entry := added_benchmarks().get(name)) is None:
+        raise EvalsError(f"unknown benchmark {name!r}; {did_you_mean(name, benchmark_names())}")
+    place = f"benchmark {name!r} ({entry.value})"
     try:
-        benchmark = added[name].load()(data)
+        benchmark = entry.load()(data)
     except (ImportError, AttributeError) as error:
-        raise EvalsError(
-            f"benchmark {name!r} ({added[name].value}) cannot be loaded: {error}"
-        ) from error
+        raise EvalsError(f"{place} cannot be loaded: {error}") from error
     if not isinstance(benchmark, Benchmark):
-        raise EvalsError(
-            f"benchmark {name!r} ({added[name].value}) gave {type(benchmark).__name__}; "
-            "expected an evals.Benchmark"
-        )
+        found = type(benchmark).__name__
+        raise EvalsError(f"{place} gave {found}; expected an evals.Benchmark")
     return benchmark
 
 
@@ -100,8 +95,7 @@ def load_named(
     """Load benchmarks from the data that `[NAME=]FILE` specs name, or from where it is published.
 
     A name that is NAME=FILE is a benchmark of the user's own; grader: of these. For livecodebench,
-    FILE may also be a release on the hub. Raises EvalsError for a spec that does not belong to one
-    of the names.
+    FILE may also be a release on the hub. Raises EvalsError for a spec that is for none of names.
     """
     files: dict[str, str] = {}
     for spec in specs:
@@ -129,10 +123,8 @@ def load_named(
 
 
 def describe(name: str) -> dict[str, Any]:
-    """Return name, description, tasks, data and recipes of a benchmark, as `evals list` shows them.
-
-    tasks: the official sizes, smallest first. data: where questions come from without `--data`.
-    """
+    """Return name, description, tasks (official sizes, smallest first), data (where questions come
+    from without `--data`) and recipes of a benchmark, as `evals list` shows them."""
     if (official := OFFICIAL.get(name)) is not None:
         tasks, description = sorted(official.counts), official.description
         data = "hub" if official.hub else "evalplus"
@@ -144,10 +136,5 @@ def describe(name: str) -> dict[str, Any]:
             tasks, description = [len(benchmark.questions)], benchmark.description
         except Exception as error:  # another package may raise anything
             description = f"cannot be loaded: {first_line(error)}"
-    return {
-        "name": name,
-        "description": description,
-        "tasks": tasks,
-        "data": data,
-        "recipes": recipes,
-    }
+    row = {"name": name, "description": description, "tasks": tasks}
+    return {**row, "data": data, "recipes": recipes}

@@ -18,10 +18,8 @@ _WRONG_PATH = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirect
 
 
 class Commands(lora_evo.terminal.Commands):
-    """Turns the return value of a command and its errors into an exit code and one line.
-
-    0: done. 1: the work found a problem or was stopped. 2: wrong usage. 130: interrupted.
-    """
+    """Turns a command's return value and errors into one line and an exit code: 0 done, 1 the work
+    found a problem or was stopped, 2 wrong usage, 130 interrupted."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""

@@ -24,14 +24,12 @@ from lora_evo.terminal import first_line
 
 @dataclass(frozen=True)
 class Official:
-    """A published benchmark, as `benchmarks.toml` describes it.
-
-    title: of its column in tables, "" if no paper's table has it. counts: official numbers of rows,
-    each with its release. hub: path, and if needed revision, config and split; empty where the
-    hub's rows lack the test inputs. cache: file name in evalplus' cache, and the function that
-    fetches it. releases: on the hub, to choose from. digest: of the published rows, see `compared`;
-    "" if unknown. copies: digests of other well-known copies, and what they are.
-    """
+    """A published benchmark, as `benchmarks.toml` describes it. title: of its column in tables, ""
+    if no paper's table has it. counts: official numbers of rows, each with its release. hub: path,
+    and if needed revision, config and split; empty where the hub's rows lack the test inputs.
+    cache: file in evalplus' cache, and the function that fetches it. releases: on the hub. digest:
+    of the published rows, see `compare_published`; "" if unknown. copies: digests of other
+    well-known copies, and what they are."""
 
     description: str
     counts: Mapping[int, str]
@@ -67,11 +65,8 @@ class HubRows(Sequence[Record]):
 
 @dataclass(frozen=True)
 class Source:
-    """Rows in their order, as they were published.
-
-    content_hash: SHA-256 of the file's bytes, or of the rows if they come from no file; it says
-    which. notes: remarks for the reader, such as a count that is not the official one.
-    """
+    """Rows in their order, as they were published. content_hash: SHA-256 of the file's bytes, or of
+    the rows if they come from no file; it says which. notes: remarks, as on an odd count."""
 
     rows: Sequence[Record]
     content_hash: str
@@ -81,18 +76,14 @@ class Source:
 def load_source(
     benchmark: str, file: Path | str | None = None, release: str | None = None
 ) -> Source:
-    """Read `file`; without one, evalplus' file for its two benchmarks, else the hub.
-
-    release: of LiveCodeBench on the hub, `release_v5` by default. Raises EvalsError, in one line,
-    with what to type.
-    """
+    """Read `file`; without one, evalplus' file for its two benchmarks, else the hub. release: of
+    LiveCodeBench on the hub, `release_v5` by default. Raises EvalsError, in one line, with what to
+    type."""
     official = OFFICIAL[benchmark]
     if release is not None and (file is not None or release not in official.releases):
         choice = ", ".join(official.releases) or "none"
-        where = " in a file" if file is not None else ""
-        raise EvalsError(
-            f"{benchmark}: release {release!r} cannot be chosen{where}; the hub has: {choice}"
-        )
+        where = f"{release!r} cannot be chosen" + " in a file" * (file is not None)
+        raise EvalsError(f"{benchmark}: release {where}; the hub has: {choice}")
     if file is not None:
         return read_file(Path(file), benchmark)
     if official.cache:
@@ -101,12 +92,10 @@ def load_source(
 
 
 def read_file(path: Path, benchmark: str) -> Source:
-    """Read JSON, JSON Lines (plain or gzip) or parquet, whatever the name of the file.
-
-    JSON is read with `json`, not with `datasets`: Arrow holds neither integers of more than 64
-    bits nor lists of mixed types, and HumanEval+ and MBPP+ have both. Parquet needs `pyarrow`.
-    Raises EvalsError for a file that is broken or has no rows, OSError.
-    """
+    """Read JSON, JSON Lines (plain or gzip) or parquet, whatever the name of the file. JSON is read
+    with `json`, not with `datasets`: Arrow holds neither integers of more than 64 bits nor lists of
+    mixed types, and HumanEval+ and MBPP+ have both. Parquet needs `pyarrow`. Raises EvalsError for
+    a file that is broken or has no rows, OSError."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -120,18 +109,14 @@ def read_file(path: Path, benchmark: str) -> Source:
 
 
 def parse_rows(data: bytes, place: str) -> list[Record]:
-    """Return the objects in `data`: a JSON array of objects, one object, or one on each line.
-
-    The data may be gzipped. place: its name in errors. Raises EvalsError, with the line, for
-    anything else.
-    """
+    """Return the objects in `data`, perhaps gzipped: a JSON array, one object, or one on each line.
+    place: its name in errors. Raises EvalsError, with the line, for anything else."""
     text = _text(data, place)
     if not text.strip():
         raise EvalsError(f"{place} is empty; expected JSON Lines or a JSON array")
-    try:
+    value = None
+    with contextlib.suppress(ValueError, RecursionError):
         value = json.loads(text)
-    except (ValueError, RecursionError):
-        value = None
     if isinstance(value, list):
         return [_object(row, f"{place}, item {number}") for number, row in enumerate(value, 1)]
     if isinstance(value, dict):
@@ -161,15 +146,13 @@ def _text(data: bytes, place: str) -> str:
     except (OSError, EOFError, zlib.error) as error:
         raise EvalsError(f"{place}: broken gzip ({error}); fetch it again") from None
     except UnicodeDecodeError as error:
-        raise EvalsError(
-            f"{place}: neither JSON nor gzip nor parquet (byte {error.start} is not UTF-8)"
-        ) from None
+        odd = f"byte {error.start} is not UTF-8"
+        raise EvalsError(f"{place}: neither JSON nor gzip nor parquet ({odd})") from None
 
 
 def _parquet_rows(path: Path) -> list[Record]:
-    parquet, arrow = (
-        optional(name, f"to read parquet ({path})") for name in ("pyarrow.parquet", "pyarrow")
-    )
+    purpose = f"to read parquet ({path})"
+    parquet, arrow = (optional(name, purpose) for name in ("pyarrow.parquet", "pyarrow"))
     try:
         return [as_json(row) for row in parquet.ParquetFile(path).read().to_pylist()]
     except arrow.ArrowException as error:
@@ -186,11 +169,9 @@ def as_json(value: Any) -> Any:
 
 
 def _read_evalplus(benchmark: str, name: str, function: str) -> Source:
-    """The data file of evalplus: in its cache, or downloaded by evalplus' function.
-
-    The file is read here, with `json`: evalplus' function turns lists into tuples and sets (for
-    some 70 tasks of MBPP+), and rows must not depend on their source.
-    """
+    """The data file of evalplus: in its cache, or downloaded by its function. It is read here, with
+    `json`: that function turns lists into tuples and sets (for some 70 tasks of MBPP+), and rows
+    must not depend on their source."""
     path = cache_folder("evalplus") / name
     if not path.is_file():
         hint = f"give a file instead: --data {path.stem.rpartition('-')[0]}.jsonl.gz"
@@ -199,10 +180,8 @@ def _read_evalplus(benchmark: str, name: str, function: str) -> Source:
             with contextlib.redirect_stdout(io.StringIO()):  # it draws a progress bar
                 getattr(data, function)()
         except Exception as error:
-            raise EvalsError(
-                f"{benchmark}: there is no {path}, and evalplus cannot fetch it "
-                f"({first_line(error)}); {hint}"
-            ) from None
+            lost = f"there is no {path}, and evalplus cannot fetch it ({first_line(error)})"
+            raise EvalsError(f"{benchmark}: {lost}; {hint}") from None
         if not path.is_file():
             raise EvalsError(f"{benchmark}: evalplus keeps no file {path}; {hint}")
     return read_file(path, benchmark)
@@ -226,10 +205,9 @@ def _read_hub(hub: Mapping[str, str], release: str | None, benchmark: str) -> So
         for row in rows:
             digest.update(json.dumps(row, sort_keys=True, default=str).encode() + b"\n")
     except Exception as error:  # datasets lets errors of many libraries through
-        raise EvalsError(
-            f"{benchmark}: cannot get {hub['path']} from the hub or its cache: "
-            f"{first_line(error)}; give a file instead: --data {benchmark}.jsonl"
-        ) from None
+        lost = f"cannot get {hub['path']} from the hub or its cache: {first_line(error)}"
+        hint = f"give a file instead: --data {benchmark}.jsonl"
+        raise EvalsError(f"{benchmark}: {lost}; {hint}") from None
     notes = (remarks(benchmark, len(rows)),)
     return Source(rows, f"sha256 of the rows: {digest.hexdigest()}", notes)
 
@@ -247,9 +225,7 @@ def remarks(benchmark: str, count: int) -> str:
 
 def compare_published(benchmark: str, rows: Iterable[object]) -> tuple[str, ...]:
     """Return a note on whether rows are the published ones, by the SHA-256 of their lines of JSON
-    with sorted keys and no spaces; no note where the number of rows is another one, or the
-    published hash is unknown.
-    """
+    with sorted keys and no spaces; none for another number of rows, or an unknown hash."""
     official = OFFICIAL[benchmark]
     layout: dict[str, Any] = {"sort_keys": True, "ensure_ascii": False, "separators": (",", ":")}
     lines = [f"{json.dumps(row, **layout)}\n".encode("utf-8", "surrogatepass") for row in rows]

@@ -24,10 +24,8 @@ def versions() -> dict[str, str]:
 
 
 def inspect_installation() -> dict[str, Any]:
-    """Inspect the installation, and run a test program in the sandbox.
-
-    Returns versions by name; device, in words; layers of the sandbox, and whether each is active;
-    problems, a sentence each.
+    """Inspect the installation, and run a test program in the sandbox. Returns versions by name;
+    device, in words; layers of the sandbox, and whether each is active; problems, a sentence each.
     """
     import torch
 
@@ -42,9 +40,8 @@ def inspect_installation() -> dict[str, Any]:
     except SandboxUnavailable as error:
         problems.append(f"no sandbox: {error}")
     if layers.get("seccomp") is False:
-        problems.append(
-            "the sandbox lacks seccomp: grading needs --allow-weak (see code-verifier doctor)"
-        )
+        weak = "grading needs --allow-weak (see code-verifier doctor)"
+        problems.append(f"the sandbox lacks seccomp: {weak}")
     for rival in sorted(set(packages_distributions().get("evals", ())) - _OURS):
         problems.append(
             f"{rival} also installs a package called evals, and one overwrites the other; "

@@ -1,15 +1,16 @@
 """Adapters by the names that a command gives, and their roles in selfplay runs.
 
 A run keeps its members in `members/`, named by role and number: t0 is a teacher, s0 a student, a0
-the agent of a run with one agent. Teachers write tasks and students solve them, so scores are
-averaged within a role.
+a single agent. Teachers write tasks and students solve them, so a role's scores are averaged.
 """
 
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from evals.errors import EvalsError
 from lora_evo import AdapterConfig
@@ -25,10 +26,8 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.@-]+")
 
 @dataclass(frozen=True)
 class Group:
-    """The members of one role in one run, whose scores are averaged.
-
-    role: teacher, student or agent. run: the run's name; None if unknown.
-    """
+    """The members of one role in one run, whose scores are averaged. role: teacher, student or
+    agent. run: the run's name; None if unknown."""
 
     role: str
     run: str | None = None
@@ -36,10 +35,8 @@ class Group:
 
 @dataclass(frozen=True)
 class Members:
-    """Adapters by name: their folders, and their groups, None for an adapter of no run.
-
-    base: the base model of the first run; None without a run.
-    """
+    """Adapters by name: their folders, and their groups, None for an adapter of no run. base: the
+    base model of the first run; None without a run."""
 
     folders: dict[str, Path]
     groups: dict[str, Group | None]
@@ -91,10 +88,8 @@ def find_members(specs: Sequence[str]) -> Members:
         elif spec.choice is None:
             chosen = {spec.name or spec.folder.resolve().name: spec.folder}
         else:
-            raise EvalsError(
-                f"{spec.folder} is not a selfplay run, which alone has members to choose; "
-                f"leave out {':' + spec.choice!r}"
-            )
+            told = f"{spec.folder} is not a selfplay run, which alone has members to choose"
+            raise EvalsError(f"{told}; leave out {':' + spec.choice!r}")
         for member, folder in chosen.items():
             name, group = _name_adapter(spec, member, folder, runs)
             if name in folders and folders[name].samefile(folder):
@@ -112,17 +107,13 @@ def find_members(specs: Sequence[str]) -> Members:
 
 
 def living_members(run: Path) -> tuple[dict[str, Path], str]:
-    """Return the living members of a selfplay run by name, and their base model.
-
-    Raises EvalsError for a folder without members, and for members of different bases.
-    """
+    """Return the living members of a selfplay run by name, and their base model. Raises EvalsError
+    for a folder without members, and for members of different bases."""
     replaced = _replaced_members(run)
     folders = [f.parent for f in run.glob(_CONFIGS) if f.parent.name not in replaced]
     if not folders:
-        raise EvalsError(
-            f"{run} holds no members/*/adapter_config.json; expected the directory of a run that "
-            "`selfplay train` made"
-        )
+        lacks = f"{run} holds no members/*/adapter_config.json"
+        raise EvalsError(f"{lacks}; expected the directory of a run that `selfplay train` made")
     folders.sort(key=lambda f: (f.name[0], int(f.name[1:]) if f.name[1:].isdigit() else 0, f.name))
     configs = [AdapterConfig.from_json((f / "adapter_config.json").read_text()) for f in folders]
     bases = sorted({str(config.base_model_name_or_path) for config in configs})
@@ -134,15 +125,11 @@ def living_members(run: Path) -> tuple[dict[str, Path], str]:
 def _replaced_members(run: Path) -> set[str]:
     """Return the members that a child has replaced, by the log of the run's league."""
     record = run / "league" / "events.jsonl"
-    names = set()
-    for line in record.read_text(encoding="utf-8").splitlines() if record.is_file() else ():
-        try:
-            event = json.loads(line)
-        except ValueError:  # the last line of a run that was killed
-            break
-        if event.get("event") == "member_replaced":
-            names.add(str(event.get("member")))
-    return names
+    lines = record.read_text(encoding="utf-8").splitlines() if record.is_file() else []
+    events: list[dict[str, Any]] = []
+    with suppress(ValueError):  # the last line of a run that was killed
+        events.extend(map(json.loads, lines))
+    return {str(e.get("member")) for e in events if e.get("event") == "member_replaced"}
 
 
 def _name_adapter(
@@ -174,10 +161,8 @@ def _split(text: str) -> _Spec:
                 return _Spec(name, Path(folder), choice)
             folder = folder.rpartition(":")[0]
             choice = place[len(folder) + 1 :]
-    raise EvalsError(
-        f"there is no adapter folder {text}; expected the folder of a PEFT adapter, or of a "
-        "selfplay run: RUN, RUN:students, RUN:s0"
-    )
+    hint = "expected the folder of a PEFT adapter, or of a selfplay run: RUN, RUN:students, RUN:s0"
+    raise EvalsError(f"there is no adapter folder {text}; {hint}")
 
 
 def _choose(spec: _Spec, living: Mapping[str, Path]) -> dict[str, Path]:

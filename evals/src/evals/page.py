@@ -41,10 +41,8 @@ _ANSWERS += ("ill-formed, %", "cut off, %")
 
 
 def page_text(runs: Sequence[Run], table: tables.Table | None) -> str:
-    """Return the page of finished runs, one file that works offline; equal runs, equal bytes.
-
-    runs, table: as `side_by_side.table_of` returns them.
-    """
+    """Return the page of finished runs, one file that works offline; equal runs, equal bytes. runs,
+    table: as `side_by_side.table_of` returns them."""
     charts: dict[str, alt.LayerChart | alt.Chart] = {}
     differences = table.differences if table else ()
     if table is not None:
@@ -57,13 +55,12 @@ def page_text(runs: Sequence[Run], table: tables.Table | None) -> str:
         rows = [row for row in differences if row.column == benchmark]
         name, title = tables.TITLES.get(benchmark, benchmark), f"points above {rows[0].against}"
         charts[f"difference: {name}"] = intervals(rows, title, [0.0])
-    groups: dict[str, list[Run]] = {}
-    for run in runs:
-        groups.setdefault(run.benchmark, []).append(run)
+    names = dict.fromkeys(run.benchmark for run in runs)
     benchmarks = []
-    for name, group in groups.items():
+    for name in names:
+        group = [run for run in runs if run.benchmark == name]
         charts[f"solved: {name}"] = questions_solved(group)
-        entries, left_out = questions(group, MOST_BYTES // len(groups))
+        entries, left_out = questions(group, MOST_BYTES // len(names))
         benchmarks.append({"name": name, "questions": entries, "left_out": left_out})
     layout: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True}
     environment = Environment(
@@ -96,19 +93,19 @@ def _library() -> Markup:
 
 def intervals(rows: Iterable[Row], title: str, references: Sequence[float]) -> alt.LayerChart:
     """Chart rows of a table with their intervals, in points of 100, each on a line of its own.
-
-    title: of the axis. references: values that a broken line marks.
-    """
+    title: of the axis. references: values that a broken line marks."""
+    figures = ("value", "low", "high")
     data = [
         {
             "adapter": row.label + tables.lost(row),
             "kind": BASE if row.kind == "base" else _role(row),
             "mean": row.kind == "mean",
-            **{name: 100 * getattr(row, name) for name in ("value", "low", "high")},
+            **{name: 100 * getattr(row, name) for name in figures},
             "tasks": row.problems,
         }
         for row in rows
     ]
+    shown = (alt.Tooltip(f"{name}:Q", format=".1f") for name in figures)
     ends = [row[name] for row in data for name in ("low", "high")] + list(references)
     low, high = min(ends), max(ends)
     gap = 0.06 * (high - low) or 5.0
@@ -118,20 +115,14 @@ def intervals(rows: Iterable[Row], title: str, references: Sequence[float]) -> a
     base = alt.Chart(alt.InlineData(values=data)).encode(
         y=alt.Y("adapter:N", sort=None, title=None, axis=_NAMES),
         color=alt.Color("kind:N", legend=None, scale=colours),
-        tooltip=[
-            "adapter:N",
-            *(alt.Tooltip(f"{name}:Q", format=".1f") for name in ("value", "low", "high")),
-            "tasks:Q",
-        ],
+        tooltip=["adapter:N", *shown, "tasks:Q"],
     )
     start, middle = (alt.X(f"{f}:Q", title=title, axis=axis, scale=scale) for f in ("low", "value"))
     shape = alt.when("datum.mean").then(alt.value("diamond")).otherwise(alt.value("circle"))
     size = alt.when("datum.mean").then(alt.value(130)).otherwise(alt.value(60))
     lines = alt.Chart(alt.InlineData(values=[{"at": at} for at in references]))
     layers = [
-        lines.mark_rule(strokeDash=[4, 4], color=_COLOURS[BASE][1]).encode(
-            x=alt.X("at:Q", scale=scale)
-        ),
+        lines.mark_rule(strokeDash=[4, 4], color=PALETTE[-1]).encode(x=alt.X("at:Q", scale=scale)),
         base.mark_bar(height=3, cornerRadius=2).encode(x=start, x2="high:Q"),
         base.mark_point(filled=True, opacity=1).encode(x=middle, shape=shape, size=size),
     ]
@@ -139,10 +130,8 @@ def intervals(rows: Iterable[Row], title: str, references: Sequence[float]) -> a
 
 
 def questions_solved(runs: Sequence[Run]) -> alt.Chart:
-    """Chart every question of one benchmark for every adapter, darker the more samples are right.
-
-    runs: of the same benchmark. A question that was not graded is red.
-    """
+    """Chart every question of one benchmark for every adapter, darker the more samples are right,
+    and red if it was not graded."""
     ids = list(dict.fromkeys(verdict.id for run in runs for verdict in run.verdicts))
     data = [
         {"adapter": run.name, "from": at, "to": at + 0.9, "question": id, "solved": rates.get(id)}
@@ -173,9 +162,7 @@ def questions_solved(runs: Sequence[Run]) -> alt.Chart:
 
 def questions(runs: Sequence[Run], budget: int) -> tuple[list[dict[str, Any]], int]:
     """Return the questions of one benchmark that fit into `budget` bytes, and how many do not.
-
-    Questions on which adapters differ are preferred; all stay in the order of the benchmark.
-    """
+    Those on which adapters differ are preferred; all stay in the order of the benchmark."""
     entries: dict[str, dict[str, Any]] = {}
     for run in runs:
         for verdict in run.verdicts:
@@ -238,6 +225,5 @@ def _word(verdict: SampleVerdict) -> str:
 
 
 def _cut(text: str) -> str:
-    if len(text) <= MOST_TEXT:
-        return text
-    return f"{text[:MOST_TEXT]}\n… {len(text) - MOST_TEXT:,} more characters"
+    more = len(text) - MOST_TEXT
+    return f"{text[:MOST_TEXT]}\n… {more:,} more characters" if more > 0 else text

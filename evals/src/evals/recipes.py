@@ -64,13 +64,10 @@ _SHOTS = ("shots", "shot", "shot_seed", "examples", "examples_file")
 
 @dataclass(frozen=True)
 class Limits:
-    """How a benchmark's published scripts grade, so that scores can be compared.
-
-    min_time_s, time_factor: processor seconds that a call of HumanEval+ and MBPP+ may take:
-    `time_factor` times the reference's, and at least `min_time_s`. timeout_s: processor seconds for
-    a test of LiveCodeBench. program: whether its programs are extracted as by the official scripts
-    or as by Absolute Zero's.
-    """
+    """How a benchmark's published scripts grade, so that scores can be compared. min_time_s,
+    time_factor: processor seconds that a call of HumanEval+ and MBPP+ may take: at least
+    `min_time_s`, `time_factor` times the reference's. timeout_s: those of a LiveCodeBench test.
+    program: these programs are extracted as by the official scripts or Absolute Zero's."""
 
     min_time_s: float = 1.0
     time_factor: float = 4.0
@@ -80,10 +77,8 @@ class Limits:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A protocol by name: templates by benchmark, sampling, and settings of grading.
-
-    temperature 0 is greedy. grading: benchmark -> how its published scripts grade.
-    """
+    """A protocol by name: templates by benchmark, sampling, and settings of grading. temperature 0
+    is greedy. grading: benchmark -> how its published scripts grade."""
 
     name: str
     description: str
@@ -95,48 +90,38 @@ class Recipe:
     def template(self, benchmark: str) -> Template:
         """Return the template of a benchmark. Raises EvalsError if the recipe has none."""
         if benchmark not in self.templates:
-            raise EvalsError(
-                f"recipe {self.name!r} has no template for {benchmark!r}; "
-                f"it covers {', '.join(self.templates)}"
-            )
+            covered = ", ".join(self.templates)
+            told = f"recipe {self.name!r} has no template for {benchmark!r}"
+            raise EvalsError(f"{told}; it covers {covered}")
         return self.templates[benchmark]
 
     def covering(self, benchmark: str, like: str) -> "Recipe":
         """Return the recipe with a benchmark that is asked as another one, if it covers that."""
         if benchmark in self.templates or like not in self.templates:
             return self
-        return replace(
-            self,
-            templates={**self.templates, benchmark: self.templates[like]},
-            grading={**self.grading, benchmark: self.grading.get(like, Limits())},
-        )
+        templates = {**self.templates, benchmark: self.templates[like]}
+        grading = {**self.grading, benchmark: self.grading.get(like, Limits())}
+        return replace(self, templates=templates, grading=grading)
 
     def settings(self, benchmark: str) -> dict[str, Any]:
         """Return the settings that are stored with a result, the template's texts included."""
-        known = self.template(benchmark)
         template = {
-            name: value
-            for name, value in asdict(known).items()
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(self.template(benchmark)).items()
             if name not in _SHOTS or value != getattr(Template, name)
         }
-        template |= {
-            name: list(template[name]) for name in ("stop", "examples") if name in template
-        }
-        limits = vars(self.grading.get(benchmark, Limits()))
-        return {
-            "recipe": self.name,
-            "template": template,
-            "grading": {k: v for k, v in limits.items() if v != getattr(Limits, k)},
-        }
+        limits = vars(self.grading.get(benchmark, Limits())).items()
+        grading = {name: value for name, value in limits if value != getattr(Limits, name)}
+        return {"recipe": self.name, "template": template, "grading": grading}
 
 
 def find_recipe(name: str) -> Recipe:
     """Return a recipe by its name, or the one in a TOML file of the form of `recipes.toml`, whose
     templates may name an examples_file beside it. Raises EvalsError in one line."""
-    if not name.endswith(".toml"):
-        if name not in RECIPES:
-            raise EvalsError(f"unknown recipe {name!r}; {did_you_mean(name, RECIPES)}")
+    if name in RECIPES:
         return RECIPES[name]
+    if not name.endswith(".toml"):
+        raise EvalsError(f"unknown recipe {name!r}; {did_you_mean(name, RECIPES)}")
     try:
         (recipe,) = _read_recipes(Path(name)).values()
         return recipe
@@ -161,9 +146,7 @@ def _read_recipes(path: Path) -> dict[str, Recipe]:
         templates = {benchmark: by_name[text] for benchmark, text in row["templates"].items()}
         if math := templates.pop("math", None):
             templates |= dict.fromkeys(MATH, math)
-        grading = {
-            benchmark: Limits(**limits) for benchmark, limits in row.get("grading", {}).items()
-        }
+        grading = {name: Limits(**limits) for name, limits in row.get("grading", {}).items()}
         recipes[name] = Recipe(name, row["description"], templates, grading=grading)
     return recipes
 
@@ -179,15 +162,14 @@ def draw_shots(
     """Yield the examples before each question. questions: the fields of all, in their order. rows:
     those of the examples_file. Raises EvalsError where there are too few."""
     pool = template.examples or rows or questions
-    draw, own = random.Random(template.shot_seed), pool is questions
-    if len(pool) < template.shots + own:
+    draw, needed = random.Random(template.shot_seed), template.shots + (pool is questions)
+    if len(pool) < needed:
         raise EvalsError(f"{template.shots} examples are asked for; found {len(pool)} rows")
     for question in questions:
         shots = list(pool)
         if template.shots and template.shot_seed is not None:
-            shots = draw.sample(shots, template.shots + own)
-        shots = [shot for shot in shots if not own or shot is not question]
-        yield shots[: template.shots]
+            shots = draw.sample(shots, needed)
+        yield [shot for shot in shots if shot is not question][: template.shots]
 
 
 _FIELD = re.compile(r"\{(\w+)\}")
@@ -209,14 +191,11 @@ def render(
 
     fields: `prompt` for HumanEval+ and MBPP+; `question`, and `starter_code` if the problem has
     some, for LiveCodeBench; `question` for math. tokenizer: needed in chat mode only. A chat prompt
-    holds special tokens: encode it with add_special_tokens=False. chat_template_args: further
-    arguments of the chat template, such as enable_thinking.
-
-    Raises EvalsError for a benchmark that the recipe does not cover, a missing field, and in chat
-    mode for a tokenizer without a chat template.
+    holds special tokens: encode it with add_special_tokens=False. chat_template_args: more for the
+    chat template, such as enable_thinking. Raises EvalsError for a benchmark that the recipe does
+    not cover, a missing field, and in chat mode for a tokenizer without a chat template.
     """
-    template = recipe.template(benchmark)
-    place = f"recipe {recipe.name!r}, {benchmark}"
+    template, place = recipe.template(benchmark), f"recipe {recipe.name!r}, {benchmark}"
     text = "".join(_fill(replace(template, text=template.shot), shot, place) for shot in shots)
     text += _fill(template, fields, place)
     if template.mode == "completion":
@@ -243,9 +222,8 @@ def _chat(template: Template, text: str, tokenizer: Any, more: Mapping[str, Any]
             turns, tokenize=False, add_generation_prompt=not prefix, **arguments
         )
     except Exception as error:  # templates may raise anything, e.g. for a system turn
-        raise EvalsError(
-            f"the tokenizer's chat template refuses the prompt: {first_line(error)}"
-        ) from None
+        reason = first_line(error)
+        raise EvalsError(f"the tokenizer's chat template refuses the prompt: {reason}") from None
     if prefix and _HERE not in text:
         raise EvalsError("the tokenizer's chat template drops the begun answer; use recipe 'chat'")
     return str(text).split(_HERE)[0]
@@ -253,27 +231,23 @@ def _chat(template: Template, text: str, tokenizer: Any, more: Mapping[str, Any]
 
 def _fill(template: Template, fields: Mapping[str, str], place: str) -> str:
     """The template's text with fields in it; braces inside a field stay."""
-    values = {key: value.strip() if template.stripped else value for key, value in fields.items()}
+    starter = template.starter if fields.get("starter_code") else template.no_starter
 
     def value(match: re.Match[str]) -> str:
         name = match[1]
         if name == "format":
-            return _FIELD.sub(value, template.starter if has_starter else template.no_starter)
-        if name not in values:
-            raise EvalsError(
-                f"{place}: the problem has no field {name!r}; found {', '.join(fields) or 'none'}"
-            )
-        return values[name]
+            return _FIELD.sub(value, starter)
+        if name not in fields:
+            found = ", ".join(fields) or "none"
+            raise EvalsError(f"{place}: the problem has no field {name!r}; found {found}")
+        return fields[name].strip() if template.stripped else fields[name]
 
-    has_starter = bool(fields.get("starter_code"))
     return _FIELD.sub(value, template.text)
 
 
 def plain(benchmark: str, max_tokens: int) -> Recipe:
     """Return a recipe whose prompt is a question's field `prompt`. max_tokens: of a response."""
-    template = Template(
-        text="{prompt}", mode="completion", max_tokens=max_tokens, source="the benchmark"
-    )
+    template = Template("{prompt}", "completion", max_tokens, source="the benchmark")
     return Recipe("plain", "the benchmark's own texts, as they are", {benchmark: template})
 
 
@@ -303,9 +277,7 @@ def own_turn(
     part = next((part for part in THOUGHT.finditer(response) if not part["text"]), None)
     opened = part.end() if part and part["end"] else 0  # the length of what the prompt opened
     text = THOUGHT.sub(lambda part: "\0" * len(part[0]) if part["close"] else part[0], response)
-    searched = text
-    if code:
-        searched = THOUGHT.sub(lambda part: "`" * len(part["text"] or "") or part[0], text)
+    searched = THOUGHT.sub(lambda m: "`" * len(m["text"] or "") or m[0], text) if code else text
     start, first = opened, len(response) - len(response.lstrip())
     for match in _TURN.finditer(searched):
         token = match["token"] is not None

@@ -41,21 +41,14 @@ def read_prompts(path: Path) -> dict[str, str]:
 
 def read_verdicts(path: Path) -> list[SampleVerdict]:
     """Read `verdicts.jsonl`. Raises EvalsError with the line of one that cannot be used."""
-    return [
-        SampleVerdict(
-            **{name: row[name] for name in _VERDICT},
-            details={name: value for name, value in row.items() if name not in _VERDICT},
-        )
-        for _, row in _rows(path, _VERDICT)
-    ]
+    rows = (row for _, row in _rows(path, _VERDICT))
+    return [SampleVerdict(**{n: row.pop(n) for n in _VERDICT}, details=row) for row in rows]
 
 
 def read_samples(path: Path) -> list[Sample]:
-    """Read rows {"id", "response", "sample"?, "truncated"?, "tokens"?, "solution"?}.
-
-    An id may be a number. Without `sample`, the rows of one id are numbered as they come. Raises
-    EvalsError with the line number for a row that cannot be used, and for two rows of one sample.
-    """
+    """Read rows {"id", "response", "sample"?, "truncated"?, "tokens"?, "solution"?}. An id may be a
+    number. Without `sample`, the rows of one id are numbered as they come. Raises EvalsError with
+    the line for a row that cannot be used, and for two rows of one sample."""
     samples: dict[tuple[str, int], Sample] = {}
     counts: Counter[str] = Counter()
     for place, row in _rows(path, ("id", "response")):
@@ -90,19 +83,14 @@ def _rows(path: Path, names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any
         raise EvalsError(str(error)) from None
 
 
-_EXPECTED = (
-    "expected samples of evals (id and response) or of evalplus (task_id, and solution or "
-    "completion)"
-)
+_EXPECTED = "expected samples of evals (id and response) or of evalplus (task_id, and solution or "
+_EXPECTED += "completion)"
 
 
 def saved_samples(path: Path, benchmark: Benchmark) -> tuple[list[Sample], list[str]]:
-    """Read the samples of a file (gzip is fine), and return them with notes for the user.
-
-    Samples of evalplus are recognised by their fields; those for other questions are left out.
-    Raises EvalsError for a file that cannot be read or holds no samples, and for a sample of ours
-    whose question the benchmark lacks.
-    """
+    """Read the samples of a file (gzip is fine), and return them with notes for the user. Samples
+    of evalplus are known by their fields; those for other questions are left out. Raises EvalsError
+    for a file without readable samples, and for one of ours whose question is not there."""
     questions = {question.id: question for question in benchmark.questions}
     rows = list(_rows(path, ()))
     if not rows:
@@ -112,16 +100,15 @@ def saved_samples(path: Path, benchmark: Benchmark) -> tuple[list[Sample], list[
         raise EvalsError(f"{path}: found fields {', '.join(list(rows[0][1])[:8])}; {_EXPECTED}")
     everything = list(_programs(rows, questions)) if of_evalplus else read_samples(path)
     samples = [sample for sample in everything if sample.id in questions]
-    stranger = next((sample.id for sample in everything if sample.id not in questions), None)
-    if stranger is not None and not (of_evalplus and samples):
+    strangers = [sample.id for sample in everything if sample.id not in questions]
+    if strangers and not (of_evalplus and samples):
+        first = benchmark.questions[0].id
         raise EvalsError(
-            f"{path}: {benchmark.name} has no task {stranger!r} (first: "
-            f"{benchmark.questions[0].id!r})"
+            f"{path}: {benchmark.name} has no task {strangers[0]!r} (first: {first!r})"
         )
     notes = ["samples of evalplus"] if of_evalplus else []
-    if stranger is not None:
-        count = len(everything) - len(samples)
-        notes.append(f"{count} samples left out: not in this data, {stranger!r} first")
+    count = f"{len(strangers)} samples left out: not in this data"
+    notes += [f"{count}, {stranger!r} first" for stranger in strangers[:1]]
     return samples, notes
 
 

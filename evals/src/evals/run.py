@@ -68,12 +68,12 @@ class Run:
 
     def row(self) -> dict[str, Any]:
         """Return the result as one flat row, for `pandas.DataFrame`."""
-        row = self.as_json()
+        row, group = self.as_json(), self.group
         low, high = row["overall"].pop("interval") or (None, None)
         return {
             "adapter": self.adapter,
-            "role": self.group.role if self.group else None,
-            "run": self.group.run if self.group else None,
+            "role": group and group.role,
+            "run": group and group.run,
             "benchmark": self.benchmark,
             "partial": self.partial,
             **row["overall"],
@@ -100,22 +100,17 @@ class Run:
 def open_folder(
     folder: Path, settings: Settings, prompts: Mapping[str, str]
 ) -> Iterator[dict[Key, Sample]]:
-    """Make the folder of a run, or resume in it, and yield the samples that it holds.
-
-    It is locked against other processes while open. When the block fails before the first sample,
-    the new files and folders are removed.
-
-    Raises SettingsChanged when it holds a run with other settings, EvalsError when it holds
-    something else or is in use.
-    """
+    """Make the folder of a run, or resume in it, and yield the samples that it holds. It is locked
+    against other processes while open. When the block fails before the first sample, new files and
+    folders are removed. Raises SettingsChanged when it holds a run with other settings, EvalsError
+    when it holds something else or is in use."""
     new_folders = [place for place in (folder, *folder.parents) if not place.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("a") as lock:
         try:
             lock_folder(folder, lock.fileno())
         except BlockingIOError:
-            text = f"another evals run is writing in {folder}; wait for it"
-            raise EvalsError(text) from None
+            raise EvalsError(f"another evals run is writing in {folder}; wait for it") from None
         sweep(folder)
         samples = {(s.id, s.sample): s for s in _earlier_samples(folder, settings, prompts)}
         try:
@@ -130,15 +125,13 @@ def open_folder(
 
 
 def _earlier_samples(folder: Path, settings: Settings, prompts: Mapping[str, str]) -> list[Sample]:
-    """The samples of an earlier run that was asked in this way, perhaps for more or fewer; a line
-    that was cut by a crash is removed."""
+    """The samples of an earlier run that was asked in this way, for more or fewer; a line that a
+    crash cut is removed."""
     samples, settings_file = folder / "samples.jsonl", folder / "settings.json"
     if not settings_file.exists():
         if samples.exists():
-            raise EvalsError(
-                f"{samples} exists, but no settings.json next to it: evals run did not write it; "
-                "choose another --out"
-            )
+            strange = f"{samples} exists, but no settings.json next to it"
+            raise EvalsError(f"{strange}: evals run did not write it; choose another --out")
         _write_settings(folder, settings, prompts)
         return []
     before = parse_object(settings_file.read_bytes(), str(settings_file))
@@ -192,18 +185,16 @@ def read_run(folder: Path) -> Run:
         group = row["group"] and Group(**row["group"])
         run = Run(**{name: row[name] for name in _STORED}, group=group, folder=folder)
     except (ValueError, RecursionError, KeyError, TypeError) as error:
-        raise EvalsError(
-            f"{path} is damaged, or not a result of `evals run` ({error!r})"
-        ) from error
+        text = f"{path} is damaged, or not a result of `evals run` ({error!r})"
+        raise EvalsError(text) from error
     samples = {(s.id, s.sample): s for s in records.read_samples(folder / "samples.jsonl")}
     verdicts = tuple(records.read_verdicts(folder / "verdicts.jsonl"))
-    strange = next((v for v in verdicts if (v.id, v.sample) not in samples), None)
-    if strange is not None:
-        raise EvalsError(
-            f"{folder} has a verdict on sample {strange.sample} of {strange.id}, but no such "
-            "sample; finish it with `evals run`"
-        )
-    asked = {(v.id, v.sample): samples[v.id, v.sample] for v in verdicts}
+    try:
+        asked = {(v.id, v.sample): samples[v.id, v.sample] for v in verdicts}
+    except KeyError as error:
+        id, number = error.args[0]
+        told = f"{folder} has a verdict on sample {number} of {id}, but no such sample"
+        raise EvalsError(f"{told}; finish it with `evals run`") from None
     texts = records.read_prompts(folder / "prompts.jsonl")
     prompts = {v.id: texts[v.id] for v in verdicts if v.id in texts}
     return replace(run, samples=asked, verdicts=verdicts, prompts=prompts)
@@ -225,12 +216,11 @@ def read_runs(
     for folder in map(Path, folders):
         if not folder.is_dir():
             raise EvalsError(f"there is no folder {folder}; expected the --out of `evals run`")
-        paths = sorted(folder.rglob(RESULT_FILE))
-        if not paths:
-            raise EvalsError(
-                f"{folder} holds no finished result ({RESULT_FILE}); finish it with `evals run`"
-            )
-        places.update((path.resolve().parent, None) for path in paths)
+        found = {path.resolve().parent: None for path in sorted(folder.rglob(RESULT_FILE))}
+        if not found:
+            lacks = f"holds no finished result ({RESULT_FILE})"
+            raise EvalsError(f"{folder} {lacks}; finish it with `evals run`")
+        places |= found
     runs = []
     for at, place in enumerate(places, start=1):
         try:
@@ -243,17 +233,13 @@ def read_runs(
 
 
 def evalplus_samples(runs: Sequence[Run]) -> str:
-    """Return the samples of one run on HumanEval+ or MBPP+ as evalplus' `samples.jsonl`.
-
-    A row is {"task_id", "solution"}: the program that was graded, or, where none was found, the
-    response. Raises EvalsError for several runs, and for another benchmark.
-    """
+    """Return the samples of one run on HumanEval+ or MBPP+ as evalplus' `samples.jsonl`. A row is
+    {"task_id", "solution"}: the program that was graded, or, where none was found, the response.
+    Raises EvalsError for several runs, and for another benchmark."""
     run = runs[0]
     if len(runs) > 1:
-        raise EvalsError(
-            f"found {len(runs)} results, and the format holds one; name its folder below the --out "
-            "of `evals run`"
-        )
+        many = f"found {len(runs)} results, and the format holds one"
+        raise EvalsError(f"{many}; name its folder below the --out of `evals run`")
     if run.benchmark not in OFFICIAL or not OFFICIAL[run.benchmark].cache:
         raise EvalsError(f"evalplus has no {run.benchmark}; it has humaneval_plus, mbpp_plus")
     return records.json_lines(

@@ -26,21 +26,16 @@ def table_of(
     Returns the runs with their names and groups in the table, and the table, None where nothing was
     graded. against: a name in the table, or an adapter: where several folders of results have it,
     each run is compared with that of its own. Runs with other questions are not compared. Raises
-    EvalsError for two results of one adapter, benchmark and folder, for an unknown `against`, and
-    for a k that is too large.
+    EvalsError for two results of an adapter, benchmark and folder, and unknown `against`, large k.
     """
     runs = _with_names(runs)
     verdicts: dict[str, dict[str, Verdicts]] = defaultdict(dict)
     for run in runs:
         if run.benchmark in verdicts[run.name]:
-            raise EvalsError(
-                f"{run.name} on {run.benchmark} was found twice, last in {run.folder}; "
-                "name folders with one result each"
-            )
-        votes = k is not None and measure == "maj@k"
-        verdicts[run.name][run.benchmark] = (
-            majority(run.verdicts, k or 1) if votes else by_question(run.verdicts)
-        )
+            twice = f"{run.name} on {run.benchmark} was found twice, last in {run.folder}"
+            raise EvalsError(f"{twice}; name folders with one result each")
+        votes = majority(run.verdicts, k) if k is not None and measure == "maj@k" else None
+        verdicts[run.name][run.benchmark] = votes or by_question(run.verdicts)
     if all(verdict.correct is None for run in runs for verdict in run.verdicts):
         return runs, None
     opponents, apart = _opponents(runs, against)
@@ -48,9 +43,7 @@ def table_of(
         verdicts,
         base={run.name for run in runs if run.adapter == BASE},
         partial={(run.name, run.benchmark) for run in runs if run.partial},
-        strange={
-            (run.name, run.benchmark) for run in runs if run.settings.get("published") is False
-        },
+        strange={(r.name, r.benchmark) for r in runs if r.settings.get("published") is False},
         k=k,
         measure=measure,
         groups={run.name: run.group for run in runs},
@@ -91,9 +84,8 @@ def _opponents(
     opponents, notes = {}, []
     rivals = [run for run in runs if against in (run.name, run.adapter)]
     if against is not None and not rivals:
-        raise EvalsError(
-            f"no results of {against!r}; {did_you_mean(against, [r.name for r in runs])}"
-        )
+        hint = did_you_mean(against, [run.name for run in runs])
+        raise EvalsError(f"no results of {against!r}; {hint}")
     for run in runs:
         others = [rival for rival in rivals if rival.benchmark == run.benchmark]
         others = [rival for rival in others if _home(rival) == _home(run)] or others
@@ -102,10 +94,8 @@ def _opponents(
             raise EvalsError(f"{run.name} can be compared with {names}; type one of these names")
         for other in others:
             if _questions(run) != _questions(other):
-                notes.append(
-                    f"{run.name} and {other.name} are not compared on {run.benchmark}: their "
-                    "questions or right answers come from different files"
-                )
+                pair = f"{run.name} and {other.name} are not compared on {run.benchmark}"
+                notes.append(f"{pair}: their questions or right answers come from different files")
             elif other is not run:
                 opponents[run.name, run.benchmark] = other.name
     return opponents, notes
@@ -121,19 +111,15 @@ def _questions(run: Run) -> str:
 
 
 def _with_names(runs: Sequence[Run]) -> list[Run]:
-    """Name the line of each run, and its group.
-
-    An adapter has one line, unless a benchmark has two results of it, or its name is that of
-    members of two selfplay runs: then lines and groups also name the folder of results.
-    """
+    """Name the line of each run, and its group: with the folder of results if a benchmark has two
+    results of an adapter, or members of two selfplay runs have its name."""
     results = Counter((run.adapter, run.benchmark) for run in runs)
     homes = Counter(name for name, _ in {(run.adapter, run.group) for run in runs})
     twice = {adapter for (adapter, _), count in results.items() if count > 1}
     twice |= {adapter for adapter, count in homes.items() if count > 1}
     renamed = []
     for run in runs:
-        folder = f" ({run.folder.parents[1].name})" if run.folder else ""
-        group = run.group
+        folder, group = f" ({run.folder.parents[1].name})" if run.folder else "", run.group
         if group is not None and twice - {BASE}:
             group = replace(group, run=f"{group.run or ''}{folder}".strip())
         name = run.adapter + (folder if run.adapter in twice else "")
