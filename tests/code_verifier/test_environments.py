@@ -176,6 +176,23 @@ def test_a_limit_that_is_too_small_is_named_in_one_line(what: str) -> None:
     assert ":;" not in done.stderr
 
 
+FEW_FILES = (8, 12, 17, 19, 20, 24, 28)
+
+
+@pytest.mark.parametrize("limit", [18, *(pytest.param(n, marks=SLOW) for n in FEW_FILES)])
+def test_too_few_open_files_suffice_or_are_named_in_one_line(limit: int, tmp_path: Path) -> None:
+    """Also where none is left to clean up with."""
+    rows = tmp_path / "rows.jsonl"
+    lines = [{"program": program, "input": text} for _, program, text in PROGRAMS]
+    rows.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    command = "from code_verifier.cli import main\nmain(sys.argv[1:])"
+    for words in (["doctor"], ["check", rows, "--out", tmp_path / "out", "--workers", 2]):
+        done = confined(command, *words, shell=f"ulimit -n {limit}")
+        cause = "[Errno 24] Too many open files; allow more open files: ulimit -n 1024\n"
+        assert done.stderr.endswith(cause * done.returncode), done.stderr
+        assert done.stderr.count("error: ") == done.stderr.count("\n") == done.returncode
+
+
 @pytest.mark.parametrize(
     "setup", ["refuse(OPENAT, 30, 2, O_CREAT)", "refuse(MKDIR, 13)"], ids=["no file", "no folder"]
 )

@@ -173,19 +173,24 @@ class Process:
 
     def _start(self) -> None:
         try:
-            folder = tempfile.TemporaryDirectory(prefix="code-verifier-")
+            folder = tempfile.TemporaryDirectory(
+                prefix="code-verifier-", ignore_cleanup_errors=True
+            )
         except OSError as error:
             raise _unavailable(f"no temporary folder can be made: {error.strerror}") from None
         with folder as jail:
-            os.chmod(jail, 0o755)
-            self._spawn()
             try:
+                os.chmod(jail, 0o755)
+                self._spawn()
                 deadline = time.monotonic() + _START_S
                 config = asdict(self._profile) | {"filters": self._profile.filters()}
                 self._write(frame(marshal.dumps(config | {"jail_dir": jail})), deadline)
                 self.layers = marshal.loads(self._read(deadline))
             except ProcessLost as error:
                 raise self._last_words(error) from None
+            finally:
+                with suppress(OSError):  # unlike the clean-up, this needs no descriptor
+                    os.rmdir(jail)
 
     def ask(self, request: bytes, deadline: float) -> bytes:
         """Return the reply to one request by `deadline` (monotonic). Raises ProcessLost. After any
