@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from code_verifier.errors import ProgramError
-from code_verifier.syntax import bound_names, parse_program
+from code_verifier.syntax import DEFINITIONS, bound_names, parse_program
 
 _OPEN, _CLOSE = "<answer>", "</answer>"
 _MARKS = str.split(
@@ -39,26 +39,16 @@ that is no thought: a fenced block, or a mark in quotes."""
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _LANGUAGE = re.compile(r"\{?\s*\.?([\w+#-]*)")
 _PYTHON = re.compile(r"(?:python|py|ipython|sage|cython)[\d.]*", re.I)
-_SHELL = frozenset(
-    str.split(
-        "bash sh shell zsh fish console terminal cmd bat powershell ps1 shell-session makefile"
-    )
+_SHELL = str.split(
+    "bash sh shell zsh fish console terminal cmd bat powershell ps1 shell-session makefile"
 )
-_OTHER = _SHELL | frozenset(
-    str.split(
-        "output out stdout stderr stdin input text txt plain plaintext result results log pycon "
-        "traceback json jsonl yaml yml toml ini xml html css csv markdown md latex tex math diff "
-        "pseudocode c c++ cpp java javascript js typescript ts rust go kotlin ruby php sql r scala"
-    )
+_OTHER = str.split(
+    "output out stdout stderr stdin input text txt plain plaintext result results log pycon "
+    "traceback json jsonl yaml yml toml ini xml html css csv markdown md latex tex math diff "
+    "pseudocode c c++ cpp java javascript js typescript ts rust go kotlin ruby php sql r scala"
 )
-_PROGRAM = (
-    ast.FunctionDef,
-    ast.AsyncFunctionDef,
-    ast.ClassDef,
-    ast.Import,
-    ast.ImportFrom,
-    ast.Call,
-)
+_OTHER += _SHELL
+_PROGRAM = (*DEFINITIONS, ast.Import, ast.ImportFrom, ast.Call)
 _TRIES = 8
 _MOST_PARSED = 1 << 17
 """Most characters of one answer that are parsed to find the program among its blocks."""

@@ -9,32 +9,26 @@ import ast
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from radon.metrics import h_visit_ast
 from radon.visitors import ComplexityVisitor
 
+from code_verifier import syntax
 from code_verifier.errors import ProgramError
-from code_verifier.syntax import (
-    DOCUMENTED,
-    ParsedProgram,
-    deep_recursion,
-    docstring_of,
-    parse_program,
-)
+from code_verifier.syntax import DOCUMENTED, Nodes, ParsedProgram, docstring_of, parse_program
 
 _FRAMES = 4
 """Python frames that a visitor of radon needs for each level of a tree."""
-_NESTING = frozenset(
-    (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar)
-) | {ast.Match}
+_NESTING: tuple[type[ast.AST], ...] = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With)
+_NESTING += (ast.AsyncWith, ast.Try, ast.TryStar, ast.Match)
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Structure of one program.
+    """Structure of one program. MEANINGS has every number in short.
 
     - ast_depth: nodes on the longest path from the module to a leaf.
     - ast_nodes: nodes, as `ast.walk` gives them.
@@ -44,9 +38,6 @@ class Metrics:
       pattern.
     - halstead_volume: n log2 n, in bits (Halstead 1977, as radon counts).
     - halstead_effort: d V (Halstead 1977, as radon counts).
-    - max_nesting: compound statements inside each other.
-    - functions: `def` statements.
-    - imports: distinct modules imported.
     - structure: the program's `fingerprint`.
 
     `cyclomatic` equals `radon.visitors.ComplexityVisitor.from_code(text).total_complexity`, which
@@ -81,8 +72,6 @@ MEANINGS = {
     "imports": ("modules", "different modules that it imports"),
 }
 """The unit and the meaning of every number of Metrics, in short."""
-_Nodes = Mapping[type[ast.AST], Sequence[Any]]
-"""The nodes of a tree by their types."""
 
 
 def measure(program: str | ParsedProgram) -> Metrics:
@@ -127,7 +116,7 @@ def measure(program: str | ParsedProgram) -> Metrics:
     )
 
 
-def _bound_names(nodes: _Nodes) -> set[str]:
+def _bound_names(nodes: Nodes) -> set[str]:
     names = {node.id for node in nodes[ast.Name] if isinstance(node.ctx, ast.Store)}
     names |= {node.arg for node in nodes[ast.arg]}
     for kind in (ast.ExceptHandler, ast.MatchAs, ast.MatchStar):
@@ -136,14 +125,11 @@ def _bound_names(nodes: _Nodes) -> set[str]:
 
 
 def _complexity(tree: ast.Module, depth: int) -> tuple[int, float, float]:
-    """radon's measures of a tree of this depth. Raises ProgramError for one that is too deep.
-
-    The cyclomatic number of the module with its functions and classes (McCabe 1976; see `Metrics`);
-    the volume V = N log2 n in bits, with the length N and the vocabulary n, and the effort E = D V,
-    with the difficulty D = n1 N2 / (2 n2) (Halstead 1977).
-    """
+    """radon's measures of a tree of this depth: the cyclomatic number (McCabe 1976), the volume
+    V = N log2 n with the length N and the vocabulary n, and the effort E = D V with the difficulty
+    D = n1 N2 / (2 n2) (Halstead 1977). Raises ProgramError for one that is too deep."""
     try:
-        with deep_recursion(_FRAMES * depth):
+        with syntax.deep_recursion(_FRAMES * depth):
             cyclomatic = ComplexityVisitor.from_ast(tree).total_complexity
             total = h_visit_ast(tree).total
     except RecursionError:
@@ -155,7 +141,7 @@ _NEWLINE = re.compile(r"\r\n|\r|\n")
 _EMPTY = " \t\f\\"
 
 
-def _code_lines(program: str, nodes: _Nodes) -> int:
+def _code_lines(program: str, nodes: Nodes) -> int:
     """The number of lines that are neither blank, nor a comment, nor of a docstring; every line of
     another string counts."""
     lines = _NEWLINE.split(program)
@@ -180,9 +166,7 @@ def _mark(is_code: list[bool], node: ast.expr | ast.stmt, value: bool) -> None:
     is_code[node.lineno - 1 : last] = [value] * (last - node.lineno + 1)
 
 
-_SKIPPED = frozenset(
-    ("ctx", "annotation", "returns", "type_comment", "kind", "type_params", "simple", "str")
-)
+_SKIPPED = str.split("ctx annotation returns type_comment kind type_params simple str")
 _NAMES = frozenset(("arg", "asname", "rest", "name"))
 _FIELDS = {
     kind: tuple(name for name in kind._fields if name not in _SKIPPED)

@@ -7,8 +7,8 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,22 +66,22 @@ def describe(error: Exception) -> str:
 
 def _parse(text: str, mode: str) -> Any:
     try:
-        with _LOCK:
-            if _WARNED.search(text) is None:
-                return ast.parse(text, FILE_NAME, mode)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # they may be errors here
-                return ast.parse(text, FILE_NAME, mode)
+        # Warnings may be errors here.
+        quiet = warnings.catch_warnings(action="ignore") if _WARNED.search(text) else nullcontext()
+        with _LOCK, quiet:
+            return ast.parse(text, FILE_NAME, mode)
     except FAILURES as error:
         raise SyntaxError(describe(error)) from None
 
 
 MAX_PROGRAM = 2**20
 """Most characters of a program. A tree takes some hundred bytes of memory per character."""
-Documented = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+Nodes = Mapping[type[ast.AST], Sequence[Any]]
+"""The nodes of a tree by their types."""
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+DOCUMENTED = (ast.Module, *DEFINITIONS)
 """Nodes that can have a docstring."""
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_SCOPES = (*DEFINITIONS, ast.Lambda)
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
@@ -99,10 +99,8 @@ def parse_program(program: str | ParsedProgram) -> ParsedProgram:
     if isinstance(program, ParsedProgram):
         return program
     program = program.removeprefix("\ufeff")  # a byte order mark
-    if len(program) > MAX_PROGRAM:
-        raise ProgramError(
-            f"the program has {len(program)} characters; expected at most {MAX_PROGRAM}"
-        )
+    if (size := len(program)) > MAX_PROGRAM:
+        raise ProgramError(f"the program has {size} characters; expected at most {MAX_PROGRAM}")
     try:
         return ParsedProgram(program, _parse(program, "exec"))
     except SyntaxError as error:
@@ -125,18 +123,14 @@ def bound_names(tree: ast.AST, everywhere: bool = False) -> set[str]:
                 names.add((alias or name).partition(".")[0])
             case ast.arg(name) | ast.Name(name, ast.Store()) | ast.ExceptHandler(name=str(name)):
                 names.add(name)
-            case (
-                ast.MatchAs(name=str(name))
-                | ast.MatchStar(str(name))
-                | ast.MatchMapping(rest=str(name))
-            ):
-                names.add(name)
+            case ast.MatchAs(name=str(n)) | ast.MatchStar(str(n)) | ast.MatchMapping(rest=str(n)):
+                names.add(n)
         if everywhere or not isinstance(node, _SCOPES):
             stack.extend(ast.iter_child_nodes(node))
     return names
 
 
-def docstring_of(node: Documented) -> ast.Expr | None:
+def docstring_of(node: Any) -> ast.Expr | None:
     """Return the statement that is the node's docstring, or None."""
     match node.body:
         case [ast.Expr(ast.Constant(str())) as first, *_]:

@@ -13,15 +13,10 @@ Addresses in texts are not predicted: `addresses` reports that a program has see
 
 import ast
 import builtins
-from collections.abc import Mapping, Sequence
 from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType, TracebackType
-from typing import Any
 
 from code_verifier.jail.imports import words
-
-Nodes = Mapping[type[ast.AST], Sequence[Any]]
-"""The nodes of a program by their type."""
-
+from code_verifier.syntax import DEFINITIONS, Nodes
 
 _ALL = words("")
 MEMBERS = dict.fromkeys(words("bisect cmath heapq itertools math numbers unicodedata"), _ALL) | {
@@ -67,12 +62,8 @@ _EXCEPTIONS = {
     for name, value in vars(builtins).items()
     if isinstance(value, type) and issubclass(value, BaseException)
 }
-_OF_BUILT_IN = {
-    name
-    for kind in (str, bytes, list, tuple, dict, int, float, complex, range, slice, Exception)
-    for name in dir(kind)
-    if not name.startswith("_")
-}
+_KINDS = (str, bytes, list, tuple, dict, int, float, complex, range, slice, Exception)
+_OF_BUILT_IN = {name for kind in _KINDS for name in dir(kind) if not name.startswith("_")}
 _SPECIAL = words("__name__ __doc__ __init__ __len__ __qualname__")
 _FINALISERS = words("__del__ __hash__ __deepcopy__")
 """Methods that are called at a random moment, or receive an address."""
@@ -80,15 +71,11 @@ _INSIDE = {"obj"}.union(
     *map(dir, (FrameType, TracebackType, GeneratorType, CoroutineType, AsyncGeneratorType))
 ) - words("send throw close")
 """Attributes of built-in objects that may lead anywhere: of exceptions, and to frames."""
-_ATTRIBUTES = (
-    _OF_BUILT_IN
-    | _SPECIAL
-    | words("""
+_ATTRIBUTES = words("""
     appendleft popleft extendleft rotate maxlen most_common elements subtract total move_to_end
     group groups groupdict start end span match search findall sub subn split fullmatch finditer
     from_iterable quantize limit_denominator as_integer_ratio default_factory cache_clear wraps
-""")
-)
+""").union(_OF_BUILT_IN, _SPECIAL)
 _TEXTS = words("ascii format repr str")
 _TEXT_ATTRIBUTES = words("format format_map vformat args")
 """Names and attributes that give texts of objects."""
@@ -98,7 +85,6 @@ _FIRST = words("""
     all any bool dict enumerate iter len list map max min next reversed sorted sum tuple
 """)
 """Built-in functions that keep nothing of their first argument but its items."""
-_DEFINED: tuple[type[ast.AST], ...] = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 class Program:
@@ -108,11 +94,8 @@ class Program:
         self.nodes = nodes
         every = [node for group in nodes.values() for node in group]
         self.parents = {id(part): node for node in every for part in ast.iter_child_nodes(node)}
-        self.modules = {
-            item.asname or item.name.partition(".")[0]: item.name.partition(".")[0]
-            for node in nodes[ast.Import]
-            for item in node.names
-        }
+        tops = [(x.asname, x.name.partition(".")[0]) for n in nodes[ast.Import] for x in n.names]
+        self.modules = {own or top: top for own, top in tops}
         self.names = {node.id for node in nodes[ast.Name]}
         self.attributes = {node.attr for node in nodes[ast.Attribute]}
         self.texts = {node.value for node in nodes[ast.Constant] if type(node.value) is str}
@@ -122,17 +105,12 @@ class Program:
 
     def has_quiet_members(self) -> bool:
         """Whether it uses quiet members of modules only, and modules for nothing else."""
-        for node in self.nodes[ast.ImportFrom]:
-            module = str(node.module).partition(".")[0]
-            if not all(_is_quiet(module, item.name) for item in node.names):
-                return False
+        sources = self.nodes[ast.ImportFrom]
+        used = [(str(n.module).partition(".")[0], x.name) for n in sources for x in n.names]
         for node in self.nodes[ast.Name]:
             if node.id in self.modules and type(node.ctx) is ast.Load:
-                parent = self.parents[id(node)]
-                member = getattr(parent, "attr", "")
-                if not member or not _is_quiet(self.modules[node.id], member):
-                    return False
-        return True
+                used.append((self.modules[node.id], getattr(self.parents[id(node)], "attr", "")))
+        return all(_is_quiet(module, member) for module, member in used)
 
     def has_quiet_names(self) -> bool:
         """Whether it reads only names and attributes that are known to be quiet, or that it
@@ -158,7 +136,7 @@ class Program:
         own = {n.attr for n in nodes[ast.Attribute] if type(n.ctx) is ast.Store}
         own |= {item.arg for item in nodes[ast.keyword] if item.arg}
         for part in (part for node in nodes[ast.ClassDef] for part in node.body):
-            names = [part] if isinstance(part, _DEFINED) else ast.walk(part)
+            names = [part] if isinstance(part, DEFINITIONS) else ast.walk(part)
             own |= {n.id for n in names if isinstance(n, ast.Name) and type(n.ctx) is ast.Store}
             own.add(getattr(part, "name", ""))
         for node in nodes[ast.Call]:
@@ -167,20 +145,18 @@ class Program:
                 own |= {word for x in texts for word in str(x).replace(",", " ").split()}
         return own - _INSIDE
 
-    def has_algebra(self) -> bool:
-        """Whether it uses the operators that make a set of two views of dicts."""
+    def may_make_a_set(self) -> bool:
+        """Whether it uses the operators that make a set of two views of dicts, and may keep a view,
+        not only consume it."""
         operations = (*self.nodes[ast.BinOp], *self.nodes[ast.AugAssign])
-        return any(isinstance(node.op, _ALGEBRA) for node in operations)
-
-    def keeps_a_view(self) -> bool:
-        """Whether a view of a dict may be kept, not only consumed."""
-        for node in self.nodes[ast.Attribute]:
-            if node.attr in _VIEWS:
-                call = self.parents[id(node)]
-                called = isinstance(call, ast.Call) and call.func is node
-                if not called or not self.is_consumed(call):
-                    return True
-        return False
+        if not any(isinstance(node.op, _ALGEBRA) for node in operations):
+            return False
+        views = [node for node in self.nodes[ast.Attribute] if node.attr in _VIEWS]
+        calls = [(node, self.parents[id(node)]) for node in views]
+        return not all(
+            isinstance(call, ast.Call) and call.func is node and self.is_consumed(call)
+            for node, call in calls
+        )
 
     def is_consumed(self, node: ast.AST) -> bool:
         """Whether the value is used up where it stands: only its items remain, or whether it has
@@ -226,6 +202,6 @@ def _is_quiet(module: str, member: str) -> bool:
 def _bindings(nodes: Nodes) -> list[str]:
     """The names that anything but an import binds."""
     names = [node.id for node in nodes[ast.Name] if type(node.ctx) is not ast.Load]
-    named = (*_DEFINED, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
+    named = (*DEFINITIONS, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
     names += [node.name for kind in named for node in nodes[kind] if node.name]
     return names + [node.arg for node in nodes[ast.arg]]

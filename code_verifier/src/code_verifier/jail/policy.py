@@ -9,9 +9,9 @@ from collections import defaultdict
 from typing import Any
 
 from code_verifier.jail import wire
-from code_verifier.jail.chance import MEMBERS, Nodes, Program, makes_texts
+from code_verifier.jail.chance import MEMBERS, Program, makes_texts
 from code_verifier.jail.imports import ALLOWED, COMMON, words
-from code_verifier.syntax import bound_names
+from code_verifier.syntax import Nodes, bound_names
 
 _OF_SYS = words("""
     maxsize maxunicode float_info int_info hash_info byteorder version version_info
@@ -100,11 +100,8 @@ def reason(name: str) -> str:
 
 def _has_chance(nodes: Nodes, imported: set[str]) -> bool:
     """Whether a program of these nodes may reach entropy, clocks, hashes or the order of sets."""
-    if not imported <= MEMBERS.keys():
-        return True
-    if nodes[ast.Set] or nodes[ast.SetComp] or nodes[ast.MatchClass]:
+    if nodes[ast.Set] or nodes[ast.SetComp] or nodes[ast.MatchClass] or imported - MEMBERS.keys():
         return True
     program = Program(nodes)
-    if not program.has_quiet_members() or not program.has_quiet_names():
-        return True
-    return program.has_algebra() and program.keeps_a_view()
+    is_quiet = program.has_quiet_members() and program.has_quiet_names()
+    return not is_quiet or program.may_make_a_set()
