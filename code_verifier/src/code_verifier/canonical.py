@@ -6,13 +6,9 @@ texts are equal: 1, True and 1.0 differ, and so do 0.0 and -0.0. The order in se
 only on their members. The module also runs in the confined child, and so imports almost nothing.
 """
 
-from __future__ import annotations
+from typing import Any
 
 from code_verifier.errors import LiteralError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 MAX_CHARS = 100_000
 MAX_DEPTH = 64
@@ -91,17 +87,14 @@ def _container(value: Any, kind: type, depth: int, budget: list[int]) -> str:
         if kind is list:
             return f"[{inner}]"
         return f"({inner},)" if len(value) == 1 else f"({inner})"
-    if kind is dict:
-        _spend(budget, 2 * len(value))
-        pairs = [
-            (order(key, text := _write(key, depth, budget)), text, _write(item, depth, budget))
-            for key, item in value.items()
-        ]
-        pairs.sort(key=lambda member: member[0])
-        return "{" + ", ".join([f"{key}: {item}" for _, key, item in pairs]) + "}"
-    if not value:
+    if kind is set and not value:
         return "set()"
-    members = [(order(item, text := _write(item, depth, budget)), text) for item in value]
+    _spend(budget, 2 * len(value) if kind is dict else 0)
+    members = []
+    for key, item in zip(value, value.values() if kind is dict else value, strict=True):
+        text = _write(key, depth, budget)
+        more = f": {_write(item, depth, budget)}" if kind is dict else ""
+        members.append((order(key, text), text + more))
     members.sort(key=lambda member: member[0])
     return "{" + ", ".join([text for _, text in members]) + "}"
 

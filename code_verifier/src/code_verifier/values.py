@@ -10,8 +10,6 @@ Scalars and arrays of numpy are described by their `tolist`, decimals and fracti
 float that they equal; without one, they are no data.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import marshal
@@ -20,12 +18,9 @@ from collections import Counter
 from decimal import Decimal
 from fractions import Fraction
 from itertools import chain, islice
+from typing import Any
 
 from code_verifier.errors import LiteralError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _SCALARS = frozenset({bool, int, float, str, type(None)})
 _SEQUENCES = (list, tuple)
@@ -49,7 +44,6 @@ _mro_of = type.__dict__["__mro__"].__get__
 _numerator = Fraction.__dict__["_numerator"].__get__
 _denominator = Fraction.__dict__["_denominator"].__get__
 _BASE_NAMES = frozenset(map(_name_of, _EXACT))
-
 
 _encode = json.JSONEncoder().encode
 
@@ -76,10 +70,8 @@ def describe(value: Any, draw: bool = False) -> tuple[str, str, str | None, int,
     try:
         plain = _plain(_draw(value) if draw else value, _MAX_DEPTH)
         digest, size = _digest(plain)
-        if size >= _HUGE:
-            return name, digest, None, size, _are_floats(plain)
-        text = to_json(plain)
-        return name, digest, text, len(text), _are_floats(plain)
+        text = None if size >= _HUGE else to_json(plain)
+        return name, digest, text, size if text is None else len(text), _are_floats(plain)
     except (Opaque, RecursionError, TypeError, ValueError):
         return name, "", None, -1, False
 
@@ -218,9 +210,7 @@ _WORDS: dict[str, Any] = {
     "tuple": tuple,
     "set": lambda items: set(_uncolliding(items)),
     "frozenset": lambda items: frozenset(_uncolliding(items)),
-    "dict": lambda pairs: dict(
-        zip(_uncolliding([k for k, _ in pairs]), [x for _, x in pairs], strict=True)
-    ),
+    "dict": lambda pairs: dict(pairs if _uncolliding([k for k, _ in pairs]) else ()),
     "bytes": bytes.fromhex,
     "bytearray": bytearray.fromhex,
     "complex": lambda parts: complex(*parts),

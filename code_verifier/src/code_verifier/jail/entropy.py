@@ -9,8 +9,6 @@ bits, and so on in pairs. Only one of a pair holds weak references to all types,
 depends on the modules that were imported.
 """
 
-from __future__ import annotations
-
 import os
 import random
 from typing import Any

@@ -10,8 +10,6 @@ refused if it has a name that leads from its frames to those of the test. docs/t
 which holes remain.
 """
 
-from __future__ import annotations
-
 import array
 import ast
 import builtins
@@ -35,11 +33,10 @@ _REACHING = re.compile(
     r"|__subclasses__|__globals__|__self__|(?:^|import )(?:inspect|ctypes|bdb|pdb)(?:$|[.;\\n])"
 )
 """Names that a program needs only to reach the test in its process."""
-_COMPARING = (
-    *("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__sub__", "__rsub__", "__abs__"),
-    *("__xor__", "__rxor__", "__mod__", "__rmod__", "__floordiv__", "__rfloordiv__"),
-    *("__truediv__", "__rtruediv__", "__bool__", "__contains__"),
-    *("__array_function__", "__array_ufunc__", "__array__", "__array_interface__"),
+_COMPARING = str.split(
+    "__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __sub__ __rsub__ __abs__ __xor__ __rxor__ __mod__ "
+    "__rmod__ __floordiv__ __rfloordiv__ __truediv__ __rtruediv__ __bool__ __contains__ "
+    "__array_function__ __array_ufunc__ __array__ __array_interface__"
 )
 """Methods that may be handed an expected value."""
 _ITERATING = ("__next__", "__iter__", "__getitem__")
@@ -194,10 +191,8 @@ class Test:
             owner = next((b for b, space in zip(mro, spaces, strict=True) if name in space), object)
             if owner is not object:
                 methods[id(owner)] = owner, _space_of(owner)[name]
-        iterating = (
-            _ITERATING if each and (id(kind) not in _known or not methods) else ("__next__",)
-        )
-        if any(name in space for space in spaces for name in iterating):
+        looping = _ITERATING if each and (id(kind) not in _known or not methods) else ("__next__",)
+        if any(name in space for space in spaces for name in looping):
             return (self.judge(item, depth - 1) for item in value)
         if not any(key in _known for key in methods):
             return _Record(self, value) if methods else value

@@ -5,24 +5,19 @@ After the function has returned, no code of the program runs: the value is read 
 the process leaves without finalisers. It imports little, as `wire` does.
 """
 
-from __future__ import annotations
-
 import builtins
 import gc
 import marshal
+import mmap
 import os
 import posix
 import sys
+from typing import Any, NoReturn
 
 from code_verifier.canonical import canonical
 from code_verifier.errors import LiteralError, Status
 from code_verifier.jail import addresses, wire
 from code_verifier.jail.imports import ALLOWED
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import mmap
-    from typing import Any, NoReturn
 
 OWN_RECURSION, OWN_DIGITS = 10_000, 4300
 _REASON_CHARS = 300

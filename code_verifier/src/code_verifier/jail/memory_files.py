@@ -4,8 +4,6 @@ it writes.
 Other relative names fail as in an empty folder; the kernel refuses the rest.
 """
 
-from __future__ import annotations
-
 import asyncio.selector_events
 import builtins
 import errno
@@ -18,17 +16,11 @@ import stat
 import sys
 import threading
 from importlib.abc import SourceLoader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from typing import Any
 
 _open, _stat, _fstat, _listdir, _remove = open, os.stat, os.fstat, os.listdir, os.remove
-_STREAMS = {
-    f"{folder}{name}": number
-    for folder, names in (("/dev/", ("stdin", "stdout")), ("/dev/fd/", "01"))
-    for number, name in enumerate(names)
-} | {"/proc/self/fd/0": 0, "/proc/self/fd/1": 1}
+_STREAMS = {"/dev/stdin": 0, "/dev/fd/0": 0, "/proc/self/fd/0": 0}
+_STREAMS |= {"/dev/stdout": 1, "/dev/fd/1": 1, "/proc/self/fd/1": 1}
 
 
 class Nowhere(io.RawIOBase):
@@ -119,9 +111,8 @@ class _Files(SourceLoader):
         if "b" in mode:
             return raw if writes else io.BufferedReader(raw)
         names = ("encoding", "errors", "newline")
-        options = dict(zip(names, more[1:], strict=False))
-        options |= {key: others[key] for key in names if key in others}
-        text: Any = io.TextIOWrapper(raw, **options)
+        options = {key: others[key] for key in names if key in others}
+        text: Any = io.TextIOWrapper(raw, *more[1:4], **options)
         text.mode = mode
         return text
 

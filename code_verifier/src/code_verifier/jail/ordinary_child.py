@@ -6,14 +6,13 @@
 The caller compares the values outside; no process here ever holds the expected ones.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import io
 import json
 import locale
 import marshal
+import mmap
 import os
 import resource
 import signal
@@ -22,16 +21,13 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from code_verifier.errors import Status
 from code_verifier.jail import in_process, memory_files, wire
 from code_verifier.jail.literal_child import OWN_DIGITS, OWN_RECURSION, reason_of
 from code_verifier.jail.wire import FULL, RAISED, SPENT
 from code_verifier.values import describe
-
-if TYPE_CHECKING:
-    import mmap
 
 _encode = json.JSONEncoder().encode
 
@@ -72,12 +68,10 @@ def calls(task: bytes, room: mmap.mmap) -> NoReturn:
         module = type(sys)("solution")
         names = module.__dict__
         exec(compile(request["prelude"], "<prelude>", "exec", dont_inherit=True), names)
-        test = (
-            in_process.Test(request["test"], request["entry"], names) if request["test"] else None
-        )
+        test = request["test"] and in_process.Test(request["test"], request["entry"], names)
         sys.modules["solution"] = module
         entry = _load(request, names)
-        if test is not None:
+        if test:
             room[:8] = (1).to_bytes(8, "little")
             test.run(entry, names)
             _end(room, Status.OK, request["mark"])

@@ -6,8 +6,6 @@ long to compile; a text that exceeds it ends the process by SIGPROF, and a text 
 parser breaks only this process. The caller passes the compiled code to fork servers, unread.
 """
 
-from __future__ import annotations
-
 import ast
 import gc
 import marshal

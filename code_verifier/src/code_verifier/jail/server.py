@@ -30,6 +30,7 @@ _HIDDEN = ("code_verifier", "ctypes", "_ctypes")
 _BEAT_S = 1.0
 _PROGRESS_S = 0.01
 _TURN_S = 0.02
+_ENDED = os.WEXITED | os.WNOHANG | os.WNOWAIT  # the child is still there to be waited for
 _now, _clock = time.monotonic, time.clock_gettime  # a strict server replaces the module's own
 
 
@@ -47,7 +48,10 @@ def _serve() -> None:
     """The first frame is the configuration."""
     walls.reset_signals()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a script need not read all of its input
-    config = wire.receive_config()
+    body = wire.receive()
+    if not body:
+        os._exit(0)  # the caller is gone
+    config: dict[str, Any] = marshal.loads(body)
     if config["kind"] == wire.READER:
         from code_verifier.jail import reader
 
@@ -92,8 +96,17 @@ class Server:
             ordinary_child.prepare()
             self.run = {wire.CALLS: ordinary_child.calls, wire.SCRIPT: ordinary_child.script}
         self.input = -1 if strict else walls.nameless_file(config["jail_dir"])
+        root, user = os.geteuid() == 0, _FIRST_USER + os.getpid()
         # Less for every other execution, so that outputs that depend on it differ.
-        self._confine(config, (config["memory"] >> 5) * (strict and config["index"] % 2))
+        memory = config["memory"] - (config["memory"] >> 5) * (strict and config["index"] % 2)
+        self.layers = walls.confine(config["jail_dir"], memory, _INPUT_BYTES, user)
+        # Whether the kernel counts processes and threads for this server and its child alone.
+        self.alone = os.geteuid() == user if root else self.layers["namespaces"]
+        filters: dict[str, bytes] = config["filters"]
+        self.filters = {name: walls.load_filter(filter) for name, filter in filters.items()}
+        if not all(walls.succeeds(walls.install_filter, x) for x in self.filters.values()):
+            self.filters = {}
+        self.layers["seccomp"] = bool(self.filters)
         if strict:
             hides |= self.unmaps
             self.layers |= {"clocks": hides and bool(self.filters), "addresses": scrambled}
@@ -106,19 +119,6 @@ class Server:
         gc.disable()  # until the program runs
         if strict:
             addresses.shuffle_memory(config["index"])
-
-    def _confine(self, config: dict[str, Any], less: int) -> None:
-        """Go behind the walls, and load the filters of the children. less: bytes of memory."""
-        root, user = os.geteuid() == 0, _FIRST_USER + os.getpid()
-        memory = config["memory"] - less
-        self.layers = walls.confine(config["jail_dir"], memory, _INPUT_BYTES, user)
-        # Whether the kernel counts processes and threads for this server and its child alone.
-        self.alone = os.geteuid() == user if root else self.layers["namespaces"]
-        filters: dict[str, bytes] = config["filters"]
-        self.filters = {name: walls.load_filter(filter) for name, filter in filters.items()}
-        if not all(walls.succeeds(walls.install_filter, x) for x in self.filters.values()):
-            self.filters = {}
-        self.layers["seccomp"] = bool(self.filters)
 
     def execute(self, order: dict[str, Any]) -> None:
         """Fork a child that reads its task, and send its result.
@@ -242,7 +242,7 @@ class Server:
                     poller.unregister(result)
             elif ended or end in events:
                 return "", "", written
-            if end < 0 and (ended := walls.has_ended(pid)):
+            if end < 0 and (ended := os.waitid(os.P_PID, pid, _ENDED) is not None):
                 continue  # to read what it wrote before
             now = _now()
             if room[:8] != call:
@@ -270,23 +270,21 @@ class Server:
 
     def _ending(self, code: int, late: bool) -> tuple[str, str]:
         """Status and reason of a child's exit code, not 0, or of its signal (negative)."""
-        if code == -signal.SIGPROF:
-            return Status.TIMEOUT, "used more processor time than the limit"
-        if code == -signal.SIGXCPU or (code == -signal.SIGKILL and late):
-            return Status.TIMEOUT, "used more processor time than the limit of it all"
-        if code == -signal.SIGSYS:
-            return Status.VIOLATION, "made a system call that is not allowed"
-        if code == -signal.SIGKILL:
-            return Status.MEMORY, "killed by the kernel, probably for lack of memory"
-        if code < 0:
-            name = signal.Signals(-code).name
-            return Status.EXCEPTION, f"crashed with {name} (often by recursion without end)"
         if code == wire.MISSED and self.lacks_modules:
             return wire.MISSING, ""
+        if code == -signal.SIGKILL and late:
+            code = -signal.SIGXCPU
         endings = {
+            -signal.SIGPROF: (Status.TIMEOUT, "used more processor time than the limit"),
+            -signal.SIGXCPU: (Status.TIMEOUT, "used more processor time than the limit of it all"),
+            -signal.SIGSYS: (Status.VIOLATION, "made a system call that is not allowed"),
+            -signal.SIGKILL: (Status.MEMORY, "killed by the kernel, probably for lack of memory"),
             wire.NO_MEMORY: (Status.MEMORY, f"used more than {self.memory >> 20} MiB of memory"),
             wire.SPENT: (Status.TIMEOUT, "slept longer than the limit of time"),
             wire.RAISED: (Status.EXCEPTION, ""),  # the shared memory holds its type
             wire.FULL: (Status.TOO_LONG, "returned more than the limit of output"),
         }
+        if code < 0 and code not in endings:
+            name = signal.Signals(-code).name
+            return Status.EXCEPTION, f"crashed with {name} (often by recursion without end)"
         return endings.get(code, (Status.VIOLATION, f"left without a result (exit code {code})"))

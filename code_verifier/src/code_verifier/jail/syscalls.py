@@ -23,44 +23,32 @@ _INSTRUCTION = struct.Struct("<HBBI")
 
 _Line = tuple[int, int, int, int]
 
-
 _ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_CALLS = {
+    "read": "read:0:63",
+    "write": "write:1:64",
+    # Of memory that is not to be executed.
+    "no_exec": "mmap:9:222 mprotect:10:226",
+    "allow": "munmap:11:215 brk:12:214 rt_sigprocmask:14:135 rt_sigreturn:15:139 nanosleep:35:101 "
+    "mremap:25:216 madvise:28:233 sched_yield:24:124 exit:60:93 futex:202:98 exit_group:231:94 "
+    "clock_nanosleep:230:115 getrandom:318:278",
+    "refuse": "close:3:57 fstat:5:80 poll:7: ppoll::73 lseek:8:62 ioctl:16:29 fcntl:72:25 "
+    "rt_sigaction:13:134 sigaltstack:131:132 time:201: gettimeofday:96:169 clock_gettime:228:113 "
+    "clock_getres:229:114",
+    "ordinary": "getitimer:36:102 getpid:39:172 gettid:186:178 sched_getaffinity:204:123 "
+    "set_robust_list:273:99 rseq:334:293",
+    "setitimer": "setitimer:38:103",
+    "fcntl": "fcntl:72:25",
+    "clone": "clone:56:220",
+    "clone3": "clone3:435:435",
+}
+"""System calls by the rule of the filters, each with its number on the two architectures."""
 TABLES = {
-    "x86_64": {
-        "read": (0,),
-        "write": (1,),
-        # mmap mprotect, of memory that is not to be executed
-        "no_exec": (9, 10),
-        # munmap brk rt_sigprocmask rt_sigreturn sched_yield mremap madvise nanosleep exit futex
-        # clock_nanosleep exit_group getrandom
-        "allow": (11, 12, 14, 15, 24, 25, 28, 35, 60, 202, 230, 231, 318),
-        # close fstat poll lseek ioctl fcntl rt_sigaction sigaltstack gettimeofday time
-        # clock_gettime clock_getres
-        "refuse": (3, 5, 7, 8, 16, 72, 13, 131, 96, 201, 228, 229),
-        # getitimer getpid gettid sched_getaffinity set_robust_list rseq
-        "ordinary": (36, 39, 186, 204, 273, 334),
-        "setitimer": (38,),
-        "fcntl": (72,),
-        "clone": (56,),
-        "clone3": (435,),
-    },
-    "aarch64": {
-        "read": (63,),
-        "write": (64,),
-        "no_exec": (222, 226),
-        # futex nanosleep exit exit_group clock_nanosleep sched_yield rt_sigprocmask rt_sigreturn
-        # brk munmap mremap madvise getrandom
-        "allow": (98, 101, 93, 94, 115, 124, 135, 139, 214, 215, 216, 233, 278),
-        # close fstat ppoll lseek ioctl fcntl rt_sigaction sigaltstack gettimeofday
-        # clock_gettime clock_getres
-        "refuse": (57, 80, 73, 62, 29, 25, 134, 132, 169, 113, 114),
-        # getitimer getpid gettid sched_getaffinity set_robust_list rseq
-        "ordinary": (102, 172, 178, 123, 99, 293),
-        "setitimer": (103,),
-        "fcntl": (25,),
-        "clone": (220,),
-        "clone3": (435,),
-    },
+    machine: {
+        rule: tuple(int(n) for call in calls.split() if (n := call.split(":")[place]))
+        for rule, calls in _CALLS.items()
+    }
+    for place, machine in enumerate(_ARCHES, 1)
 }
 """System-call numbers of each architecture, by the rule of the filters."""
 
@@ -112,7 +100,6 @@ def build(
 _ALLOWED: list[_Line] = [(_RET, 0, 0, _ALLOW)]
 _REFUSED: list[_Line] = [(_RET, 0, 0, _ERRNO | errno.EPERM)]
 _NOT_EXECUTABLE = [(_LOAD, 0, 0, _ARG2), (_JSET, 0, 1, _PROT_EXEC), *_REFUSED, *_ALLOWED]
-
 
 # The C library tries clone3 first, whose flags lie in memory, out of a filter's sight.
 _THREAD = [(_LOAD, 0, 0, _ARG0), (_JSET, 0, 1, _CLONE_THREAD), *_ALLOWED, *_REFUSED]

@@ -43,18 +43,16 @@ class Filter(ctypes.Structure):
     """The arguments of the system call that installs it."""
 
 
-def confine(
-    jail_dir: str, memory: int, file_bytes: int = 0, user: int = _NOBODY
-) -> dict[str, bool]:
+def confine(folder: str, memory: int, file_bytes: int = 0, user: int = _NOBODY) -> dict[str, bool]:
     """Give up files, network, users and memory; return which layers are active.
 
-    jail_dir: an empty folder, the new root of this process if the kernel allows it. memory: bytes
+    folder: an empty one, the new root of this process if the kernel allows it. memory: bytes
     of address space that a child may use beyond the present size. file_bytes: up to which this
     process may raise its limit of file sizes, which is 0. user: the user id that replaces root's;
     if it cannot, that of `nobody`.
     """
     space = _address_space() + memory
-    os.chdir(jail_dir)
+    os.chdir(folder)
     spaces = _NEWNET | _NEWIPC | _NEWUTS | _NEWNS  # with a namespace of users if need be
     layers = {
         "namespaces": libc.unshare(spaces) == 0 or libc.unshare(spaces | _NEWUSER) == 0,
@@ -100,11 +98,6 @@ def watch_process(pid: int) -> int:
     return int(libc.syscall(ctypes.c_long(_PIDFD_OPEN), ctypes.c_int(pid), ctypes.c_uint(0)))
 
 
-def has_ended(pid: int) -> bool:
-    """Return whether a child has ended; it is still there to be waited for."""
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-
 def nameless_file(folder: str) -> int:
     """Return the descriptor of an empty file: in memory, or in this folder where a container
     refuses that."""
@@ -145,10 +138,7 @@ def complain(error: BaseException) -> None:
 def reset_signals() -> None:
     """Restore signals that the caller ignores or blocks; ignore Ctrl-C, which is for the caller."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        try:
-            signal.signal(number, signal.SIG_DFL)
-        except (OSError, ValueError):
-            continue
+        _try(signal.signal, number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -184,12 +174,8 @@ def succeeds(function: Callable[..., bool], *arguments: object) -> bool:
 
 def kill_session(pid: int) -> None:
     """Kill a child with its session, if it has one yet, and if it still runs."""
-    for end in (os.killpg, os.kill):
-        try:
-            end(pid, signal.SIGKILL)
-            return
-        except OSError:
-            continue
+    if not _try(os.killpg, pid, signal.SIGKILL):
+        _try(os.kill, pid, signal.SIGKILL)
 
 
 def leave_session(parent: int) -> None:
@@ -281,6 +267,6 @@ def _address_space() -> int:
 def _try(function: Any, *arguments: Any) -> bool:
     try:
         function(*arguments)
-    except OSError:
+    except (OSError, ValueError):
         return False
     return True

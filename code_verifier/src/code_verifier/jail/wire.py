@@ -14,15 +14,10 @@ All but a child's report is marshalled. The module imports little: a fork server
 
 from __future__ import annotations
 
-import marshal
 import os
 import struct
 
 from code_verifier.errors import Status
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 READER, STRICT, ORDINARY = "reader", "strict", "ordinary"
 """Kinds of processes of the pool; only the last two fork."""
@@ -65,27 +60,15 @@ def receive() -> bytes:
     return _read(LENGTH.unpack(head)[0]) if head else b""
 
 
-def receive_config() -> dict[str, Any]:
-    """Return the first frame; without one the caller is gone, and the process ends."""
-    body = receive()
-    if not body:
-        os._exit(0)
-    config: dict[str, Any] = marshal.loads(body)
-    return config
-
-
 def _read(count: int) -> bytes:
     """Exactly `count` bytes of standard input; none if it ends before."""
-    data = os.read(0, count)
-    if len(data) == count:
-        return data
-    parts, missing = [data], count - len(data)
-    while missing:
-        parts.append(os.read(0, min(READ, missing)))
-        if not parts[-1]:
+    data = bytearray()
+    while len(data) < count:
+        part = os.read(0, min(READ, count - len(data)))
+        if not part:
             return b""
-        missing -= len(parts[-1])
-    return b"".join(parts)
+        data += part
+    return bytes(data)
 
 
 def write(file: int, *parts: bytes | memoryview) -> None:
@@ -97,5 +80,3 @@ def write(file: int, *parts: bytes | memoryview) -> None:
             count -= len(views.pop(0))
         if views:
             views[0] = views[0][count:]
-    for view in views:  # the memory of a child is unmapped next
-        view.release()
