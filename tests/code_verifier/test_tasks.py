@@ -91,7 +91,7 @@ def test_one_hidden_example_that_faults_makes_the_grade_a_fault() -> None:
                 yield Verdict(status, given if status == "ok" else None, "gone", 0.0, 1)
 
         task = Task("code_f", "", inputs=("1", "2", "3"), outputs=("1", "2", "3"))
-        found = grade_answer(task, SQUARE, run, Comparison(), Limits())
+        found = grade_answer(task, SQUARE, run, Comparison(), Limits(), False)
         assert found == Grade(0.0, "sandbox_error: gone", status=Status.SANDBOX_ERROR)
 
 

@@ -14,6 +14,7 @@ from code_verifier.errors import CodeVerifierError, LiteralError, ProgramError, 
 from code_verifier.literals import Comparison, parse_literal, read_arguments
 from code_verifier.syntax import ParsedProgram, strip_comments
 from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict, check_kind
+from code_verifier.user_files import require_type
 
 Run = Callable[[str, Sequence[str]], Iterator[Verdict]]
 """Yields the verdicts of a program on inputs, each executed when it is needed."""
@@ -22,18 +23,12 @@ _FINAL = (Status.SYNTAX_ERROR, Status.BANNED, Status.TIMEOUT, Status.MEMORY, Sta
 
 
 def grade_answer(
-    task: Task,
-    answer: str,
-    run: Run,
-    comparison: Comparison,
-    limits: Limits,
-    fail_fast: bool = False,
+    task: Task, answer: str, run: Run, comparison: Comparison, limits: Limits, fail_fast: bool
 ) -> Grade:
     """Return the grade of `answer`; a fault of the sandbox gives one that is not `judged`.
     fail_fast: as in `Sandbox.grade`. Raises CodeVerifierError when the task lacks what its kind
     needs."""
-    if not isinstance(answer, str):
-        raise CodeVerifierError(f"the answer is of type {type(answer).__name__}; expected a text")
+    require_type(answer, str, "the answer", "a text")
     check_kind(task.kind)
     if task.kind == "code_f":
         return _grade_program(task, answer, run, comparison, fail_fast)
@@ -115,20 +110,20 @@ def validate_proposal(proposal: Proposal, check: Run, limits: Limits) -> Verdict
 
 
 def _validate_function(proposal: Proposal, check: Run, limits: Limits) -> Verdict:
-    total = len(proposal.inputs)
+    total, message = len(proposal.inputs), proposal.message
     if total < MIN_INPUTS:
         reason = f"a code_f proposal needs at least {MIN_INPUTS} inputs, and has {total}"
         return Verdict(Status.INCOMPLETE, reason=reason)
-    if len(proposal.message) > limits.output_chars:
+    if len(message) > limits.output_chars:
         reason = f"the message is longer than {limits.output_chars} characters"
         return Verdict(Status.TOO_LONG, reason=reason)
     tidy = _lay_out(proposal.inputs, limits.input_chars)
     if isinstance(tidy, Verdict):
         return tidy
     try:
-        leak = leaks(proposal.message, proposal.parsed)
+        leak = leaks(message, proposal.parsed)
     except ProgramError:
-        leak = leaks(proposal.message, proposal.program)
+        leak = leaks(message, proposal.program)
     if leak is not None:
         return Verdict(Status.LEAKING_MESSAGE, reason=leak)
     outputs: list[str] = []
@@ -140,16 +135,10 @@ def _validate_function(proposal: Proposal, check: Run, limits: Limits) -> Verdic
     if len(set(outputs)) == 1 or len(set(hidden)) == 1 < len(hidden):
         which = "all" if len(set(outputs)) == 1 else "the hidden"
         return Verdict(Status.CONSTANT_OUTPUT, reason=f"{which} inputs give the same output")
-    if tells(proposal.message, list(zip(tidy, outputs, strict=True))[total // 2 :]):
-        reason = "the message lists hidden examples"
-        return Verdict(Status.LEAKING_MESSAGE, reason=reason)
+    if tells(message, list(zip(tidy, outputs, strict=True))[total // 2 :]):
+        return Verdict(Status.LEAKING_MESSAGE, reason="the message lists hidden examples")
     task = Task(
-        "code_f",
-        proposal.program,
-        inputs=tuple(tidy),
-        outputs=tuple(outputs),
-        message=proposal.message,
-        visible=total // 2,
+        "code_f", proposal.program, None, None, tuple(tidy), tuple(outputs), message, total // 2
     )
     return Verdict(Status.OK, task=task.with_id())
 

@@ -53,9 +53,7 @@ def parse_arguments(text: str, max_chars: int = MAX_CHARS) -> Arguments:
     return _arguments(_call(text, max_chars))
 
 
-def read_arguments(
-    text: str, max_chars: int = MAX_CHARS
-) -> tuple[tuple[Any, ...], dict[str, Any], str]:
+def read_arguments(text: str, max_chars: int) -> tuple[tuple[Any, ...], dict[str, Any], str]:
     """Return the arguments of `parse_arguments`, and their text as Python lays it out, without
     comments. Unlike the canonical text it keeps the written order of dicts, sets and keywords,
     which a program can see. Raises LiteralError."""

@@ -14,15 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 
 from code_verifier.errors import SandboxUnavailable
 from code_verifier.jail.wire import READER, REPLY, STATUSES, frame
-from code_verifier.process import (
-    DOCTOR,
-    OUT_OF_BUDGET,
-    Order,
-    Process,
-    ProcessLost,
-    Profile,
-    Reply,
-)
+from code_verifier.process import DOCTOR, OUT_OF_BUDGET, Order, Process, ProcessLost, Profile, Reply
 
 REQUIRED_LAYERS = ("seccomp", "no_new_privs")
 DETERMINISM = {

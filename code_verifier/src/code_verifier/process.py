@@ -17,16 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from code_verifier.errors import SandboxUnavailable
-from code_verifier.jail import syscalls
-from code_verifier.jail.wire import (
-    LENGTH,
-    LOADING,
-    ORDINARY,
-    READ,
-    READER,
-    STRICT,
-    frame,
-)
+from code_verifier.jail import syscalls, wire
 
 _START_S = 60.0
 _MAX_REPLY = (1 << 28) + (1 << 20)
@@ -56,7 +47,6 @@ _BOOTSTRAP = (
     "sys.modules['code_verifier'] = p; import code_verifier.jail.server as m; m.main()"
 )
 
-
 HASH_SEEDS = (
     1, 20_260_501, 3_141_592_653, 42, 2_718_281_828, 1_000_003, 7, 4_000_000_007,
     11, 577_215_664, 1_618_033_988, 23, 3_333_333_333, 69, 271_828, 99_991,
@@ -85,9 +75,9 @@ class Profile:
         """Return the filters of system calls, by the kind of child; none for unknown machines."""
         build = syscalls.build
         filters = {
-            READER: {"reader": build(1, 0, timer=True)},
-            STRICT: {"function": build()},
-            ORDINARY: {"calls": build(mild=True), "script": build(1, 0, mild=True)},
+            wire.READER: {"reader": build(1, 0, timer=True)},
+            wire.STRICT: {"function": build()},
+            wire.ORDINARY: {"calls": build(mild=True), "script": build(1, 0, mild=True)},
         }[self.kind]
         return {name: filter for name, filter in filters.items() if filter is not None}
 
@@ -173,18 +163,16 @@ class Process:
 
     def _start(self) -> None:
         try:
-            folder = tempfile.TemporaryDirectory(
-                prefix="code-verifier-", ignore_cleanup_errors=True
-            )
+            place = tempfile.TemporaryDirectory(prefix="code-verifier-", ignore_cleanup_errors=True)
         except OSError as error:
             raise _unavailable(f"no temporary folder can be made: {error.strerror}") from None
-        with folder as jail:
+        with place as jail:
             try:
                 os.chmod(jail, 0o755)
                 self._spawn()
                 deadline = time.monotonic() + _START_S
                 config = asdict(self._profile) | {"filters": self._profile.filters()}
-                self._write(frame(marshal.dumps(config | {"jail_dir": jail})), deadline)
+                self._write(wire.frame(marshal.dumps(config | {"jail_dir": jail})), deadline)
                 self.layers = marshal.loads(self._read(deadline))
             except ProcessLost as error:
                 raise self._last_words(error) from None
@@ -210,7 +198,7 @@ class Process:
         if process is not None and process.stderr is not None:
             os.set_blocking(process.stderr.fileno(), False)
             with suppress(BlockingIOError):
-                said = os.read(process.stderr.fileno(), READ)
+                said = os.read(process.stderr.fileno(), wire.READ)
         code = self.close()
         lines = [line for line in said.decode("utf-8", "replace").split("\n") if line.strip()]
         lines = [line for line in lines if "rror" in line] or lines
@@ -284,22 +272,21 @@ class Process:
 
     def _read(self, deadline: float) -> bytes:
         data = bytearray()
-        size = LENGTH.size
+        size = wire.LENGTH.size
         while len(data) < size:
             self._wait(self._readable, deadline)
-            part = os.read(self._out, READ if not data else min(READ, size - len(data)))
+            part = os.read(self._out, wire.READ if not data else min(wire.READ, size - len(data)))
             if not part:
                 raise ProcessLost(_ENDED)
             data += part
-            if size == LENGTH.size and len(data) >= size:
-                size += LENGTH.unpack_from(data)[0]
+            if size == wire.LENGTH.size and len(data) >= size:
+                size += wire.LENGTH.unpack_from(data)[0]
                 if size > _MAX_REPLY:
                     raise ProcessLost("it sent a reply without end")
-        del data[: LENGTH.size]
+        del data[: wire.LENGTH.size]
         return bytes(data)
 
     def _wait(self, poller: Any, deadline: float) -> None:
-        """Until the poller has an event."""
         left_ms = 1000.0 * (deadline - time.monotonic())
         if left_ms <= 0 or not poller.poll(min(left_ms, _LONGEST_WAIT_MS)):
             raise ProcessLost("it stopped answering")
@@ -307,7 +294,7 @@ class Process:
 
 def _loading() -> dict[str, str]:
     """The variables by which this Python found its own files."""
-    variables = {name: os.environ[name] for name in LOADING if name in os.environ}
+    variables = {name: os.environ[name] for name in wire.LOADING if name in os.environ}
     if variables.get("PYTHONHOME", "").partition(os.pathsep)[0] != sys.base_prefix:
         variables.pop("PYTHONHOME", None)  # set after the start: it did not serve this process
     return variables

@@ -1,9 +1,8 @@
 """Rewards for other trainers: TRL's `reward_funcs`, verl's `compute_score`, tasks of `verifiers`.
 
-The columns of a dataset's row decide how an answer is judged. A task of ours has `kind`, and
-`output` (code_o), `program` and `output` (code_i), or `inputs`, `outputs` and optionally `visible`
-(code_f). Any other row has tests of a whole program, see `scripts.suites.read_tests`. None of the
-libraries is imported here.
+The columns of a dataset's row decide how an answer is judged. A task of ours has `kind` and what
+`Task.from_row` needs; any other row has tests of a whole program, see `scripts.suites.read_tests`.
+None of the libraries is imported here.
 """
 
 import json
@@ -15,7 +14,7 @@ from typing import Any
 
 from code_verifier.answers import find_answer, find_program, opened_thought
 from code_verifier.errors import CodeVerifierError, ProgramError, SandboxUnavailable
-from code_verifier.parallel import cores, ordered_map
+from code_verifier.parallel import ordered_map
 from code_verifier.process import DOCTOR
 from code_verifier.sandbox import Sandbox, shared_sandbox
 from code_verifier.scripts.assertions import SHOWN
@@ -24,21 +23,19 @@ from code_verifier.scripts.runner import ScriptRunner
 from code_verifier.scripts.suites import Suite, read_tests
 from code_verifier.syntax import bound_names, parse_program
 from code_verifier.tasks import Grade, Task
-from code_verifier.user_files import program_of
+from code_verifier.user_files import program_of, require_type
 
 Parse = Callable[[str], str | None]
 """Finds the answer in a completion's text, or None."""
 TEST_S = 6.0
 """Processor seconds that a program may take for each test, as in LiveCodeBench."""
-_COLUMNS = frozenset(
-    str.split(
-        "kind program snippet imports input output inputs outputs visible test_list assert_case "
-        "test test_imports test_setup_code entry_point fn_name input_output public_tests "
-        "private_tests generated_tests public_test_cases private_test_cases metadata prompt "
-        "canonical_solution code reference_solution solution solutions"
-    )
+_REFERENCES = ("canonical_solution", "code", "reference_solution", "solution", "solutions")
+_COLUMNS = str.split(
+    "kind program snippet imports input output inputs outputs visible test_list assert_case test "
+    "test_imports test_setup_code entry_point fn_name input_output public_tests private_tests "
+    "generated_tests public_test_cases private_test_cases metadata prompt"
 )
-_NAMES = frozenset(("id", "task_id"))
+_COLUMNS += _REFERENCES
 
 
 def completion_text(completion: Any, prompt: Any = None) -> str:
@@ -91,16 +88,16 @@ class Reward:
             answer = _answer(task, completion_text(completion, prompt), self._parse)
             if answer is not None:
                 pairs[index] = (task, answer)
-        workers = self._sandbox.workers if self._sandbox is not None else cores()
+        sandbox = self._sandbox or shared_sandbox()
         grades = ordered_map(
-            lambda pair: _judge(*pair, self._sandbox), pairs.values(), workers, share=True
+            lambda pair: _judge(*pair, sandbox), pairs.values(), sandbox.workers, share=True
         )
         rewards = dict(zip(pairs, map(_score_or_none, grades), strict=True))
         solved = {task for index, (task, _) in pairs.items() if rewards[index] != 0.0}
         for index, (task, _) in pairs.items():
             if task not in solved:
-                row = {n: columns[n][index] for n in columns if n in _COLUMNS | _NAMES}
-                _check_once(task, row, self._sandbox)
+                row = {n: columns[n][index] for n in columns if n in (*_COLUMNS, "id", "task_id")}
+                _check_once(task, row, sandbox)
         return [rewards.get(index, 0.0) for index in range(len(completions))]
 
 
@@ -139,9 +136,6 @@ def _score_or_none(grade: Grade) -> float | None:
 def _read(row: Mapping[str, Any]) -> Task | Suite:
     """The task or the tests of a row. Raises CodeVerifierError."""
     return Task.from_row(row) if row.get("kind") is not None else read_tests(row)
-
-
-_REFERENCES = ("canonical_solution", "code", "reference_solution", "solution", "solutions")
 
 
 def reference_of(row: Mapping[str, Any]) -> str | None:
@@ -278,20 +272,19 @@ def compute_score(
             row = json.loads(row)
         except ValueError as error:
             raise CodeVerifierError(f"the ground truth is not JSON: {error}") from None
-    if not isinstance(row, Mapping):
-        kind = type(row).__name__
-        raise CodeVerifierError(f"the ground truth is of type {kind}; expected a row or its JSON")
-    task = _read(row)
-    score = _score(task, _answer(task, solution_str))
-    if score == 0.0:
-        _check_once(task, row, None)
-    return score
+    require_type(row, Mapping, "the ground truth", "a row or its JSON")
+    return _score(row, solution_str)
 
 
-def _score(tests: Task | Suite, answer: str | None, sandbox: Sandbox | None = None) -> float:
+def _score(row: Mapping[str, Any], text: str, sandbox: Sandbox | None = None) -> float:
+    """The score of a completion's text. Raises SandboxUnavailable for a fault of the sandbox."""
+    tests = _read(row)
+    answer = _answer(tests, text)
     grade = Grade(0.0, "no answer") if answer is None else _judge(tests, answer, sandbox)
     if not grade.judged:
         raise SandboxUnavailable(f"the answer was not judged: {grade.reason}; {DOCTOR}")
+    if grade.score == 0.0:
+        _check_once(tests, row, sandbox)
     return grade.score
 
 
@@ -307,15 +300,8 @@ def verifiers_reward(sandbox: Sandbox | None = None) -> Callable[[Any, Any], Awa
     async def reward(task: Any, trace: Any) -> float:
         import asyncio  # slow to import
 
-        row = getattr(task, "row", None)
-        if not isinstance(row, Mapping):
-            kind = type(row).__name__
-            raise CodeVerifierError(f"the task's row is of type {kind}; expected a mapping")
-        tests = _read(row)
-        answer = _answer(tests, str(trace.last_reply))
-        score = await asyncio.to_thread(_score, tests, answer, sandbox)
-        if score == 0.0:
-            await asyncio.to_thread(_check_once, tests, row, sandbox)
-        return score
+        row: Any = getattr(task, "row", None)
+        require_type(row, Mapping, "the task's row", "a mapping")
+        return await asyncio.to_thread(_score, row, str(trace.last_reply), sandbox)
 
     return reward

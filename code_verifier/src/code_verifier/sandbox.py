@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from functools import cache, lru_cache
 from typing import Any
 
+from code_verifier import process
 from code_verifier.canonical import canonical
 from code_verifier.errors import CodeVerifierError, LiteralError, SandboxUnavailable, Status
 from code_verifier.grading import grade_answer, validate_proposal
@@ -19,16 +20,9 @@ from code_verifier.jail import wire
 from code_verifier.literals import Comparison, parse_literal
 from code_verifier.parallel import cores, ordered_map
 from code_verifier.pool import DETERMINISM, Pool
-from code_verifier.process import (
-    DOCTOR,
-    HASH_SEEDS,
-    OUT_OF_BUDGET,
-    Order,
-    ProcessLost,
-    Profile,
-    Reply,
-)
+from code_verifier.process import DOCTOR, HASH_SEEDS, Order, ProcessLost, Profile, Reply
 from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict
+from code_verifier.user_files import require_type
 
 CHANCE_RUNS = 16
 _INCONCLUSIVE = (Status.SANDBOX_ERROR, Status.TIMEOUT, Status.MEMORY)
@@ -196,11 +190,8 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         can reach a source of chance, or an execution saw an address. The verdict is the first that
         is not ok or has another output, else ok. Raises CodeVerifierError when an argument is not a
         str."""
-        texts: dict[str, object] = {"program": program, "input": input}
-        for name, text in texts.items():
-            if not isinstance(text, str):
-                kind = type(text).__name__
-                raise CodeVerifierError(f"the {name} is of type {kind}; expected a text")
+        require_type(program, str, "the program", "a text")
+        require_type(input, str, "the input", "a text")
         if len(program) > self.limits.program_chars:
             reason = f"the program is longer than {self.limits.program_chars} characters"
             return Verdict(Status.TOO_LONG, reason=reason)
@@ -234,7 +225,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         try:
             reply = self._read(program, input)
         except ProcessLost as error:
-            if error.code == OUT_OF_BUDGET:
+            if error.code == process.OUT_OF_BUDGET:
                 reason = "reading the program or the input took too much processor time"
                 return Verdict(Status.TIMEOUT, reason=reason)
             try:

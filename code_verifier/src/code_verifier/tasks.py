@@ -11,16 +11,10 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Self
 
+from code_verifier import user_files
 from code_verifier.errors import CodeVerifierError, Status
 from code_verifier.syntax import ParsedProgram, parse_program
-from code_verifier.user_files import (
-    id_of,
-    program_of,
-    text_field,
-    text_list,
-    text_or_none,
-    typed_field,
-)
+from code_verifier.user_files import id_of, program_of, text_field, text_list, text_or_none
 
 KINDS: Final = ("code_o", "code_i", "code_f")
 
@@ -34,12 +28,7 @@ class Task:
         >>> grade(task, "-3").score
         1.0
 
-    - kind: the wanted answer: `code_o` an output, `code_i` an input, `code_f` a program.
-    - input: the text between the parentheses of the call (code_o; one right answer of code_i).
-    - output: a literal (code_o, code_i).
-    - inputs: one text a call (code_f).
-    - message: the proposer's hint about the program (code_f).
-    - visible: number of pairs, the first ones, that are shown and not judged (code_f).
+    `to_row` has the type and the meaning of every field.
     """
 
     kind: str
@@ -70,16 +59,16 @@ class Task:
     def to_row(self) -> dict[str, Any]:
         """Return the task as a row for JSON: every column, whatever the kind, in this order.
 
-        | column | type | of |
+        | column | type | meaning |
         |---|---|---|
         | `id` | text | "" for none |
-        | `kind` | text | one of KINDS, or the name of another kind |
+        | `kind` | text | `code_o` (output wanted), `code_i` (input), `code_f` (program), other |
         | `program` | text | "" if the kind does not need it |
-        | `input` | text or null | code_o, code_i |
-        | `output` | text or null | code_o, code_i |
-        | `inputs`, `outputs` | lists of texts, equally long | code_f, else empty |
-        | `message` | text | code_f, else "" |
-        | `visible` | whole number, 0 to the number of pairs | code_f, else 0 |
+        | `input` | text or null | in the call's parentheses (code_o; one right answer of code_i) |
+        | `output` | text or null | a literal (code_o, code_i) |
+        | `inputs`, `outputs` | lists of texts, equally long | one a call (code_f, else empty) |
+        | `message` | text | the proposer's hint about the program (code_f, else "") |
+        | `visible` | number of pairs | the first ones are shown and not judged (code_f, else 0) |
         """
         row = {"id": self.id, **asdict(self)}
         return row | {"inputs": list(self.inputs), "outputs": list(self.outputs)}
@@ -113,19 +102,14 @@ class Task:
             text_list(row, "inputs"),
             text_list(row, "outputs"),
             message=text_or_none(row, "message") or "",
-            visible=typed_field(row, "visible", int, "a whole number") or 0,
+            visible=user_files.typed_field(row, "visible", int, "a whole number") or 0,
             id=name,
         )
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A task that a proposer suggests.
-
-    - input: the text between the parentheses of the call (code_o, code_i).
-    - inputs: one text a call (code_f).
-    - message: a hint about the program (code_f).
-    """
+    """A task that a proposer suggests. Fields are as in `Task`; code_o and code_i have `input`."""
 
     kind: str
     program: str

@@ -48,12 +48,7 @@ def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
             file: Any = gzip.GzipFile(fileobj=reader, mode="rb") if packed else reader
             while line := file.readline(MAX_LINE + 1):
                 number += 1
-                try:
-                    row = _parse_line(line)
-                except CodeVerifierError as error:
-                    raise CodeVerifierError(
-                        f"{name}, line {number}: {error}; expected one JSON object a line"
-                    ) from None
+                row = _parse_line(line, f"{name}, line {number}")
                 if row is not None:
                     yield number, row
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -67,15 +62,16 @@ def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
             reader.detach()  # standard input stays open
 
 
-def _parse_line(line: bytes) -> Row | None:
+def _parse_line(line: bytes, place: str) -> Row | None:
     """The object of one line, None for a blank one. Raises CodeVerifierError."""
-    if len(line) > MAX_LINE:
-        raise CodeVerifierError(f"longer than {MAX_LINE} bytes")
+    why = f"longer than {MAX_LINE} bytes"
     try:
-        text = line.decode("utf-8-sig")
-        if not text.strip():
-            return None
-        row = json.loads(text, object_pairs_hook=_object)
+        if len(line) <= MAX_LINE:
+            text = line.decode("utf-8-sig")
+            row = json.loads(text, object_pairs_hook=_object) if text.strip() else None
+            if isinstance(row, dict) or not text.strip():
+                return row
+            why = f"found {type(row).__name__}"
     except UnicodeDecodeError as error:
         why = f"not UTF-8 (byte {error.start + 1} is 0x{line[error.start]:02x})"
     except json.JSONDecodeError as error:
@@ -84,11 +80,7 @@ def _parse_line(line: bytes) -> Row | None:
         why = "nested too deep"
     except ValueError as error:
         why = f"not usable JSON ({error})"
-    else:
-        if isinstance(row, dict):
-            return row
-        why = f"found {type(row).__name__}"
-    raise CodeVerifierError(why)
+    raise CodeVerifierError(f"{place}: {why}; expected one JSON object a line")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> Row:
@@ -128,11 +120,15 @@ def text_list(row: Mapping[str, Any], name: str) -> tuple[str, ...]:
 def typed_field(row: Mapping[str, Any], name: str, kind: Any, expected: str) -> Any:
     """Return a field of this type; missing is null."""
     value = row.get(name)
-    if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-        raise CodeVerifierError(
-            f"field {name!r} is of type {type(value).__name__}; expected {expected}"
-        )
+    if value is not None:
+        require_type(value, kind if type(value) is not bool else (), f"field {name!r}", expected)
     return value
+
+
+def require_type(value: object, kind: Any, name: str, expected: str) -> None:
+    """Raise CodeVerifierError for a value of another type. name: of the value, for the message."""
+    if not isinstance(value, kind):
+        raise CodeVerifierError(f"{name} is of type {type(value).__name__}; expected {expected}")
 
 
 def program_of(row: Mapping[str, Any], required: bool = True) -> str:
@@ -271,10 +267,9 @@ def read_program(path: Path) -> str:
         mode = path.stat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # a pipe or a device may never end
             raise ProgramError("cannot be read: it is not a regular file")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # some codecs warn, and they may be errors here
-            with tokenize.open(str(path)) as file:
-                return file.read(MAX_PROGRAM + 1)
+        # Some codecs warn, and warnings may be errors here.
+        with warnings.catch_warnings(action="ignore"), tokenize.open(str(path)) as file:
+            return file.read(MAX_PROGRAM + 1)
     except OSError as error:
         raise ProgramError(f"cannot be read: {error.strerror}") from None
     except (SyntaxError, LookupError, UnicodeError) as error:

@@ -5,8 +5,6 @@ sortedcontainers, and use threads, clocks and all names. The kernel refuses them
 the network and other processes. Values and output come back as data, which may be forged.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import marshal
@@ -32,7 +30,6 @@ _MEMORY = 4096 * _MIB  # address space beyond that of the bare process
 _RECURSION = 1000
 _NAME_CHARS = 200
 _WALL_FACTOR = 10.0  # real time for each second of processor time, as the machine may be busy
-
 
 CONTEST_MODULES = str.split(
     "string re datetime collections heapq bisect copy math random statistics itertools functools "
