@@ -31,7 +31,8 @@ from code_verifier.scripts.runner import ScriptRunner
 from code_verifier.tasks import Limits, Task
 from code_verifier.user_files import id_of, program_of, text_field, text_list
 
-_Command = Callable[..., Any]
+_tell = partial(click.echo, err=True)
+_Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 Row = user_files.Row
 _WRONG_PATH = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 _COSTS = {
@@ -67,19 +68,19 @@ class _Commands(click.Group):
                 words = " ".join(error.format_message().split()).rstrip(".")
                 context = getattr(error, "ctx", None)
                 more = f"; see {context.command_path} --help" if context else ""
-                click.echo(f"error: {words}{more}", err=True)
+                _tell(f"error: {words}{more}")
             sys.exit(error.exit_code)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             with stop_on_signals(), warnings.catch_warnings():
-                warnings.showwarning = _show_warning
+                warnings.showwarning = lambda text, *_, **__: _tell(f"warning: {text}")
                 code = super().invoke(ctx)
         except CodeVerifierError as error:
-            click.echo(f"error: {error}", err=True)
+            _tell(f"error: {error}")
             code = 1 if isinstance(error, SandboxUnavailable) else 2
         except KeyboardInterrupt as stopped:
-            click.echo("error: interrupted; finished results are kept", err=True)
+            _tell("error: interrupted; finished results are kept")
             code = getattr(stopped, "exit_code", 130)
         except BrokenPipeError:  # the reader of the output is gone
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (nothing to flush at the end)
@@ -88,7 +89,7 @@ class _Commands(click.Group):
             place = f"{error.filename}: " if error.filename else ""
             is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             remedy = "; free some space on this disk" if is_full else ""
-            click.echo(f"error: {place}{error.strerror or error}{remedy}", err=True)
+            _tell(f"error: {place}{error.strerror or error}{remedy}")
             code = 2 if isinstance(error, _WRONG_PATH) else 1
         sys.exit(code)
 
@@ -106,23 +107,22 @@ def main() -> None:
     """
 
 
-def _options(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
+def _options(*options: _Option) -> _Option:
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
-def _option(name: str, kind: Any, default: Any, help: str) -> Callable[[_Command], _Command]:
+def _option(name: str, kind: Any, default: Any, help: str) -> _Option:
     return click.option(name, type=kind, default=default, show_default=True, help=help)
 
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, not a table.")
 _path = click.Path(path_type=Path)
+_out_help = "File for the rows of results; - prints them."
 _out_options = _options(
-    click.option(
-        "--out", type=_path, required=True, help="File for the rows of results; - prints them."
-    ),
-    _json_option,
+    click.option("--out", type=_path, required=True, help=_out_help), _json_option
 )
-_file_options = _options(click.argument("rows", type=_path, metavar="ROWS"), _out_options)
+_rows_argument = click.argument("rows", type=_path, metavar="ROWS")
+_file_options = _options(_rows_argument, _out_options)
 _workers_option = click.option(
     "--workers",
     type=click.IntRange(1, 1024),
@@ -156,7 +156,7 @@ _sandbox_options = _options(
     2,
     "Run each program at least this many times; all outputs must be equal.",
 )
-def check(rows: Path, out: Path, as_json: bool, workers: int, runs: int, **limits: Any) -> int:
+def check(rows: Path, out: Path, as_json: bool, **settings: Any) -> int:
     """Check that programs run and give the same output every time.
 
     ROWS is a JSON Lines file with {"id"?, "program", "input"} on each line (? marks optional
@@ -168,8 +168,8 @@ def check(rows: Path, out: Path, as_json: bool, workers: int, runs: int, **limit
     "wall_ms", "runs"}; the status is ok or names the fault. A row without an id gets its line
     number.
     """
-    with _sandbox(workers, runs=runs, **limits) as sandbox:
-        results = _run(rows, partial(_check_row, sandbox), workers)
+    with _sandbox(**settings) as sandbox:
+        results = _run(rows, partial(_check_row, sandbox), sandbox.workers)
         sandbox.self_test()
         counts = _end(_write_rows(results, [rows], out), "status", "checked", as_json, out)
     return 1 if counts[Status.SANDBOX_ERROR] else 0
@@ -187,13 +187,7 @@ def check(rows: Path, out: Path, as_json: bool, workers: int, runs: int, **limit
     "--tolerance", click.FloatRange(0.0, 1.0), 0.0, "Relative and absolute tolerance for floats."
 )
 def grade(
-    rows: Path,
-    out: Path,
-    as_json: bool,
-    workers: int,
-    python_equality: bool,
-    tolerance: float,
-    **limits: Any,
+    rows: Path, out: Path, as_json: bool, python_equality: bool, tolerance: float, **settings: Any
 ) -> int:
     """Grade answers to tasks about programs: 1 is right, 0 is wrong.
 
@@ -213,17 +207,18 @@ def grade(
     sandbox_error, the score is null, and the exit code is 1.
     """
     comparison = Comparison(not python_equality, tolerance)
-    with _sandbox(workers, comparison=comparison, **limits) as sandbox:
-        results = _run(rows, partial(_grade_row, sandbox, cache(sandbox.self_test)), workers)
+    with _sandbox(comparison=comparison, **settings) as sandbox:
+        grade_row = partial(_grade_row, sandbox, cache(sandbox.self_test))
+        results = _run(rows, grade_row, sandbox.workers)
         counts = _end(_write_rows(results, [rows], out), "score", "graded", as_json, out)
     return 1 if counts["None"] else 0
 
 
 @main.command("check-rows")
-@click.argument("rows", type=_path, metavar="ROWS")
+@_rows_argument
 @_json_option
 @_sandbox_options
-def check_rows(rows: Path, as_json: bool, workers: int, **limits: Any) -> int:
+def check_rows(rows: Path, as_json: bool, **settings: Any) -> int:
     """Find the rows of a data set whose own solution fails.
 
     ROWS is a JSON Lines file of tasks or tests, as rewards read them. A row's solution is in its
@@ -231,11 +226,11 @@ def check_rows(rows: Path, as_json: bool, workers: int, **limits: Any) -> int:
     program or input. Rows whose solution fails, and rows that cannot be read, are printed with the
     reason; the exit code is then 1.
     """
-    with _sandbox(workers, **limits) as sandbox:
+    with _sandbox(**settings) as sandbox:
         tests = cache(sandbox.self_test), cache(shared_runner().self_test)
 
         def results() -> Iterator[Row]:
-            for row in _run(rows, partial(_prove_row, sandbox, tests), workers):
+            for row in _run(rows, partial(_prove_row, sandbox, tests), sandbox.workers):
                 if row["status"] not in ("solved", "no solution"):
                     text = "{id}: {status}: {reason}".format(**row)
                     click.echo(json.dumps(row) if as_json else " ".join(text.split()))
@@ -349,34 +344,28 @@ def doctor(as_json: bool) -> int:
     """
     warnings.simplefilter("ignore")  # of layers, which are shown below
     active, error = _try_sandbox()
-    layers: list[dict[str, Any]] = [
-        {
-            "name": name,
-            "active": active.get(name),
-            "required": name in REQUIRED_LAYERS,
-            "cost": cost,
-        }
-        for name, cost in _COSTS.items()
-    ]
+    layers = [(n, active.get(n), n in REQUIRED_LAYERS, cost) for n, cost in _COSTS.items()]
     fixed = id(None) < 1 << 32
     works = not error and all(active[name] for name in REQUIRED_LAYERS)
     facts: dict[str, Any] = {"system": platform.system(), "machine": platform.machine()}
     facts |= {"kernel": platform.release(), "python": platform.python_version()}
     facts |= {"executable": sys.executable, "fixed_addresses": fixed}
     if as_json:
-        click.echo(json.dumps(facts | {"layers": layers, "works": works, "error": error}))
+        names = "name", "active", "required", "cost"
+        rows = [dict(zip(names, layer, strict=True)) for layer in layers]
+        click.echo(json.dumps(facts | {"layers": rows, "works": works, "error": error}))
         return 0 if works else 1
     click.echo("{system} {kernel} on {machine}".format(**facts))
     kind = "loaded at a fixed address" if fixed else "position-independent"
     click.echo("Python {python}, {executable}: {}".format(kind, **facts))
-    for layer in layers:
-        state = {True: "active", False: "MISSING", None: "unknown"}[layer["active"]]
-        needed = "required" if layer["required"] else ""
-        click.echo(f"  {layer['name']:13}  {state:7}  {needed:8}  without it {layer['cost']}")
+    for name, is_active, required, cost in layers:
+        state = {True: "active", False: "MISSING", None: "unknown"}[is_active]
+        needed = "required" if required else ""
+        click.echo(f"  {name:13}  {state:7}  {needed:8}  without it {cost}")
     if active.get("addresses"):
         click.echo("no verdict depends on how this Python was built")
     if error:
-        click.echo(f"error: {error}", err=True)
+        _tell(f"error: {error}")
     return 0 if works else 1
 
 
@@ -396,12 +385,8 @@ def _try_sandbox() -> tuple[dict[str, bool], str]:
     return active, ""
 
 
-def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    click.echo(f"warning: {message}", err=True)
-
-
-def _sandbox(workers: int, wall_s: float, memory_mb: int, allow_weak: bool, **more: Any) -> Sandbox:
-    return Sandbox(workers, Limits(wall_s, wall_s, memory_mb), allow_weak=allow_weak, **more)
+def _sandbox(wall_s: float, memory_mb: int, **settings: Any) -> Sandbox:
+    return Sandbox(limits=Limits(wall_s, wall_s, memory_mb), **settings)
 
 
 def _run(rows: Path, one: Callable[[int, Row], Row], workers: int = 0) -> Iterator[Row]:
@@ -491,7 +476,7 @@ def _end(results: Iterable[Row], name: str, done: str, as_json: bool, out: Path)
         text = f"{lost} of {total} rows could not be {done}: the sandbox failed ({cause})"
         if 2 * lost > total:
             text += "; these are no results: type `code-verifier doctor`, then the same command"
-        click.echo(f"error: {text}", err=True)
+        _tell(f"error: {text}")
     return counts
 
 

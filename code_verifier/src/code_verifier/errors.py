@@ -1,11 +1,5 @@
 """The exceptions of the package, and the statuses of programs and answers."""
 
-from __future__ import annotations
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
 
 class CodeVerifierError(ValueError):
     """Root of every error that this package raises on purpose; raised itself for a task, proposal,
@@ -33,19 +27,19 @@ class Status:
     """Names of the outcomes of one program, of an answer, and of a rejected proposal.
     `SANDBOX_ERROR` is a fault of the sandbox and never counts against a program."""
 
-    OK: Final = "ok"
-    SYNTAX_ERROR: Final = "syntax_error"
-    BANNED: Final = "banned"
-    EXCEPTION: Final = "exception"
-    TIMEOUT: Final = "timeout"
-    MEMORY: Final = "memory"
-    NONDETERMINISTIC: Final = "nondeterministic"
-    NOT_LITERAL: Final = "not_literal"
-    TOO_LONG: Final = "too_long"
-    VIOLATION: Final = "violation"
-    SANDBOX_ERROR: Final = "sandbox_error"
+    OK = "ok"
+    SYNTAX_ERROR = "syntax_error"
+    BANNED = "banned"
+    EXCEPTION = "exception"
+    TIMEOUT = "timeout"
+    MEMORY = "memory"
+    NONDETERMINISTIC = "nondeterministic"
+    NOT_LITERAL = "not_literal"
+    TOO_LONG = "too_long"
+    VIOLATION = "violation"
+    SANDBOX_ERROR = "sandbox_error"
     # Of a proposal only:
-    INCOMPLETE: Final = "incomplete"
-    DUPLICATE_INPUT: Final = "duplicate_input"
-    CONSTANT_OUTPUT: Final = "constant_output"
-    LEAKING_MESSAGE: Final = "leaking_message"
+    INCOMPLETE = "incomplete"
+    DUPLICATE_INPUT = "duplicate_input"
+    CONSTANT_OUTPUT = "constant_output"
+    LEAKING_MESSAGE = "leaking_message"

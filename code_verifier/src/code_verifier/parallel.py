@@ -81,7 +81,6 @@ def ordered_map(
 
 
 def _work(function: Callable[[_Item], _Result], jobs: _Jobs[_Result, _Item]) -> None:
-    """Do jobs until one is None."""
     while (job := jobs.get()) is not None:
         future, item = job
         if not future.set_running_or_notify_cancel():
@@ -129,9 +128,8 @@ def stop_on_signals() -> Iterator[None]:
     def stop(*_: object) -> None:
         raise Stopped
 
-    main = threading.current_thread() is threading.main_thread()
-    numbers = _STOPPING if main else ()
-    free = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
+    is_main = threading.current_thread() is threading.main_thread()
+    free = [n for n in _STOPPING if is_main and signal.getsignal(n) == signal.SIG_DFL]
     try:
         for number in free:
             signal.signal(number, stop)

@@ -17,7 +17,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from code_verifier.errors import CodeVerifierError, SandboxUnavailable, Status
-from code_verifier.scripts.runner import ScriptRun, ScriptRunner
+from code_verifier.scripts.runner import ScriptRunner
+from code_verifier.user_files import Row
 
 HOST = "127.0.0.1"
 QUEUE = 512
@@ -87,8 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
         if refusal := self._stranger():
             self._refuse(403, refusal)
         elif not is_number or int(text) > _MOST_BYTES or "Transfer-Encoding" in self.headers:
-            line = f"expected one number up to {_MOST_BYTES} as Content-Length"
-            self._refuse(413, line)
+            self._refuse(413, f"expected one number up to {_MOST_BYTES} as Content-Length")
         elif self.path.rstrip("/") != "/run_code":
             self._refuse(404, f"no {self.path} here; expected POST /run_code")
         elif not self.server.places.acquire(blocking=False):
@@ -100,14 +100,12 @@ class _Handler(BaseHTTPRequestHandler):
                 self.server.places.release()
 
     def _run(self, size: int) -> None:
-        """Read the body, run the program and answer."""
         try:
-            body = self._read(size)
-            self._answer(200, run_code(self.server.runner, body))
+            self._answer(200, run_code(self.server.runner, self._read(size)))
         except TimeoutError:
             self._refuse(408, f"no whole request of {size} bytes came in time")
         except SandboxUnavailable as error:
-            self._answer(200, _response("SandboxError", str(error), None))
+            self._answer(200, _response("SandboxError", str(error)))
         except CodeVerifierError as error:
             self._answer(400, {"detail": str(error)})
 
@@ -157,7 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
 
-def run_code(runner: ScriptRunner, body: bytes) -> dict[str, Any]:
+def run_code(runner: ScriptRunner, body: bytes) -> Row:
     """Return the response to one request. Raises CodeVerifierError for one that cannot be used,
     SandboxUnavailable."""
     try:
@@ -178,7 +176,19 @@ def run_code(runner: ScriptRunner, body: bytes) -> dict[str, Any]:
             f"run_timeout is {str(limit)[:40]}; expected up to {_MOST_S:.0f} seconds"
         )
     files = _decode_files(row.get("files") or {})
-    return _result(runner.run(code, stdin or "", cpu_s=limit, files=files))
+    run = runner.run(code, stdin or "", cpu_s=limit, files=files)
+    if run.status == Status.SANDBOX_ERROR:
+        return _response("SandboxError", run.reason)
+    late = run.status == Status.TIMEOUT
+    exit_code = run.exit_code if run.status == Status.OK else 1
+    result = {
+        "status": "TimeLimitExceeded" if late else "Finished",
+        "execution_time": run.cpu_s,
+        "return_code": None if late else exit_code,
+        "stdout": run.output.decode("utf-8", "replace"),
+        "stderr": run.reason,
+    }
+    return _response("Failed" if late or exit_code else "Success", "", result)
 
 
 def _decode_files(files: Any) -> dict[str, bytes]:
@@ -187,21 +197,6 @@ def _decode_files(files: Any) -> dict[str, bytes]:
     raise CodeVerifierError("expected 'files' as an object of names with their content in base64")
 
 
-def _result(run: ScriptRun) -> dict[str, Any]:
-    if run.status == Status.SANDBOX_ERROR:
-        return _response("SandboxError", run.reason, None)
-    late = run.status == Status.TIMEOUT
-    code = run.exit_code if run.status == Status.OK else 1
-    result = {
-        "status": "TimeLimitExceeded" if late else "Finished",
-        "execution_time": run.cpu_s,
-        "return_code": None if late else code,
-        "stdout": run.output.decode("utf-8", "replace"),
-        "stderr": run.reason,
-    }
-    return _response("Failed" if late or code else "Success", "", result)
-
-
-def _response(status: str, message: str, result: dict[str, Any] | None) -> dict[str, Any]:
+def _response(status: str, message: str, result: dict[str, Any] | None = None) -> dict[str, Any]:
     head = {"status": status, "message": message, "compile_result": None, "run_result": result}
     return head | {"executor_pod_name": None, "files": {}}

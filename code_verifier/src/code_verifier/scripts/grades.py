@@ -6,20 +6,13 @@ the calls or runs the script, and the results are compared in another process or
 
 import marshal
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from code_verifier.errors import LiteralError, Status
-from code_verifier.scripts.assertions import (
-    ASK,
-    CHECK,
-    NUMPY,
-    SHOWN,
-    assertion,
-    bound_in,
-    modules_in,
-    split_condition,
-)
+from code_verifier.scripts import assertions
+from code_verifier.scripts.assertions import ASK, SHOWN, assertion, modules_in, split_condition
 from code_verifier.scripts.runner import Calls, ScriptRunner, Value
 from code_verifier.scripts.suites import Suite
 from code_verifier.tasks import Grade
@@ -59,7 +52,7 @@ def _run_script(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) 
 def _run_calls(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -> Grade:
     inputs = [marshal.loads(data) for data in tests.inputs]
     more = {"owner": "Solution", "text_chars": _FEW_CHARS, "draw": tests.draw}
-    calls = _call_all(runner, program, tests.entry, inputs, cpu_s, tests.setup, **more)
+    calls = _call_all(runner, program, tests.entry, inputs, cpu_s, setup=tests.setup, **more)
     for number, (value, data) in enumerate(zip(calls.values, tests.outputs, strict=False)):
         accepted = marshal.loads(data)
         if not any(equal_value(value, item) for item in accepted):
@@ -70,18 +63,18 @@ def _run_calls(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -
 
 def _run_asserts(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -> Grade:
     """Let the program compute the values of its calls, then judge the assertions without it."""
-    names = bound_in(tests.setup)
+    names = assertions.bound_in(tests.setup)
     splits = [split_condition(assertion(text), names) or ("", []) for text in tests.inputs]
     expressions = [(text,) for _, texts in splits for text in texts]
-    calls = _call_all(runner, program + ASK, "_ask_", expressions, cpu_s, tests.setup)
+    calls = _call_all(runner, program + ASK, "_ask_", expressions, cpu_s, setup=tests.setup)
     returned = _read_values(tests, calls)
     if isinstance(returned, Grade):
         return returned
     values = iter(returned)
     checks = [(condition, [next(values) for _ in texts]) for condition, texts in splits]
-    numpy = any(name in modules_in(assertion(text)) for text in tests.inputs for name in NUMPY)
+    numpy = any(modules_in(assertion(text)) & set(assertions.NUMPY) for text in tests.inputs)
     setup = f"{tests.setup}\nimport numpy, numpy as np" if numpy else tests.setup
-    verdicts = _call_all(runner, CHECK, "_check_", checks, cpu_s, setup)
+    verdicts = _call_all(runner, assertions.CHECK, "_check_", checks, cpu_s, setup=setup)
     for number, value in enumerate(verdicts.values):
         if value.data != "true":
             return _fail(tests, number, f"not true: {_cut(tests.inputs[number])}")
@@ -92,13 +85,10 @@ def _run_check(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -
     """Run `check` in the program's process, see `jail.in_process`."""
     (test,) = tests.inputs
     calls = _call_all(runner, program, tests.entry, [], cpu_s, owner="Solution", test=test)
-    if calls.status == Status.OK:
-        return _pass(tests)
-    return _fail(tests, None, calls.reason, calls.status)
+    return _grade_end(tests, replace(calls, call=0))
 
 
 def _read_values(tests: Suite, calls: Calls) -> list[Any] | Grade:
-    """The values of calls; or the grade of a failed one."""
     if calls.status != Status.OK:
         return _fail(tests, None, calls.reason, calls.status)
     values = []
@@ -111,14 +101,9 @@ def _read_values(tests: Suite, calls: Calls) -> list[Any] | Grade:
 
 
 def _call_all(
-    runner: ScriptRunner,
-    program: str,
-    entry: str,
-    inputs: Sequence[Any],
-    cpu_s: float,
-    setup: str = "",
-    **more: Any,
+    runner: ScriptRunner, program: str, entry: str, inputs: Sequence[Any], cpu_s: float, **more: Any
 ) -> Calls:
+    setup: str = more.pop("setup", "")
     return runner.call(
         program,
         entry,

@@ -1,8 +1,4 @@
-"""Read the tests of data sets from rows.
-
-There are four forms: assertions, a function that checks another, arguments of a function with the
-values to return, and standard input with the text to print.
-"""
+"""Read the tests of data sets from rows."""
 
 import ast
 import base64
@@ -12,21 +8,14 @@ import json
 import marshal
 import pickle
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from code_verifier.errors import CodeVerifierError
 from code_verifier.literals import parse_arguments, parse_literal
-from code_verifier.scripts.assertions import (
-    SHOWN,
-    as_check,
-    assertion,
-    bound_in,
-    check_of,
-    contest_names,
-    split_condition,
-)
+from code_verifier.scripts import assertions
+from code_verifier.scripts.assertions import SHOWN, assertion, bound_in, split_condition
 from code_verifier.user_files import text_field, text_list, text_or_none
 
 _MOST_BYTES = 1 << 30
@@ -57,7 +46,7 @@ class Suite:
         calls = [node for node in ast.walk(assertion(self.inputs[0])) if isinstance(node, ast.Call)]
         names = [node.func.id for node in calls if isinstance(node.func, ast.Name)]
         names = [name for name in names if not hasattr(builtins, name)]
-        return [*(name for name in names if name not in contest_names()), *names, ""][0]
+        return [*(n for n in names if n not in assertions.contest_names()), *names, ""][0]
 
 
 def read_tests(row: Mapping[str, Any]) -> Suite:
@@ -81,7 +70,7 @@ def read_tests(row: Mapping[str, Any]) -> Suite:
         return _read_asserts(asserts, setup)
     if row.get("test") and row.get("entry_point"):
         entry = text_field(row, "entry_point")
-        others, asserts = check_of(text_field(row, "test"), entry)
+        others, asserts = assertions.check_of(text_field(row, "test"), entry)
         return _read_asserts(asserts, others) if asserts else Suite((others,), entry=entry)
     row = _contest_row(row)
     inputs, outputs = row.get("inputs"), row.get("outputs")
@@ -91,10 +80,8 @@ def read_tests(row: Mapping[str, Any]) -> Suite:
             f"no tests; found {names or 'nothing'}; expected 'test_list', or "
             "'inputs' and 'outputs' with or without 'entry_point'"
         )
-    if len(inputs) != len(outputs):
-        raise CodeVerifierError(
-            f"{len(inputs)} inputs and {len(outputs)} outputs; expected as many"
-        )
+    if (total := len(inputs)) != len(outputs):
+        raise CodeVerifierError(f"{total} inputs and {len(outputs)} outputs; expected as many")
     if not row.get("entry_point") and not row.get("fn_name"):
         return Suite(_join_lines("inputs", inputs), _join_lines("outputs", outputs), setup=setup)
     boxed = row.get("entry_point") is None  # as APPS has them
@@ -110,7 +97,7 @@ def _read_asserts(asserts: tuple[str, ...], setup: str) -> Suite:
     splits = [split_condition(assertion(text), names) for text in asserts]
     if all(splits):
         return suite
-    return Suite((as_check(asserts, setup),), entry=suite.name or "check")
+    return Suite((assertions.as_check(asserts, setup),), entry=suite.name or "check")
 
 
 def _contest_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -129,15 +116,12 @@ def _contest_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
     if not all(isinstance(case, Mapping) for case in cases):
         raise CodeVerifierError("a test of the row is no object; expected 'input' and 'output'")
     kinds = {case.get("testtype") for case in cases} - {"stdin"}
-    name = (
-        _parse_column("metadata", row.get("metadata") or {}, Mapping).get("func_name")
-        if kinds
-        else ""
-    )
-    if not name and "functional" in kinds:
+    metadata = _parse_column("metadata", row.get("metadata") or {}, Mapping) if kinds else {}
+    entry = metadata.get("func_name")
+    if not entry and "functional" in kinds:
         raise CodeVerifierError("a test calls a function that 'metadata' has no func_name for")
     columns = {f"{key}s": [case.get(key) for case in cases] for key in ("input", "output")}
-    return {**row, **columns, **({"entry_point": name} if name else {})} if cases else row
+    return {**row, **columns, **({"entry_point": entry} if entry else {})} if cases else row
 
 
 def _parse_column(name: str, value: object, kind: Any) -> Any:
@@ -177,14 +161,10 @@ def _unpack(text: str) -> str:
     return content
 
 
-def _join_lines(name: str, items: Iterable[Any]) -> tuple[str, ...]:
+def _join_lines(name: str, items: Sequence[Any]) -> tuple[str, ...]:
     """A column of texts, each of which may be a list of its lines."""
-    texts = [
-        "\n".join(item)
-        if isinstance(item, list | tuple) and all(isinstance(line, str) for line in item)
-        else item
-        for item in items
-    ]
+    lined = [isinstance(x, list | tuple) and all(isinstance(y, str) for y in x) for x in items]
+    texts = ["\n".join(x) if is_lined else x for x, is_lined in zip(items, lined, strict=True)]
     return text_list({name: texts}, name)
 
 
