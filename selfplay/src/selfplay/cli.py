@@ -342,9 +342,16 @@ def experiment(plan: str, out: Path, workers: int, assignments: tuple[str, ...])
 
 @main.command()
 @click.argument("places", nargs=-1, required=True, metavar="DIR|[NAME=]RUN...")
+@click.option(
+    "--with", "kept", type=PATH,
+    help="Compare every arm with kept runs, too: a file that --keep wrote, or a folder of such.",
+)  # fmt: skip
+@click.option("--keep", type=PATH, help="JSON Lines file to write: a row for each run here.")
 @PAGE
 @JSON
-def compare(places: tuple[str, ...], page: Path | None, as_json: bool) -> None:
+def compare(
+    places: tuple[str, ...], kept: Path | None, keep: Path | None, page: Path | None, as_json: bool
+) -> None:
     """Compare runs with each other, seed by seed.
 
     DIR is the directory of an experiment. Or name RUN directories: X-seed1 and X-seed2, which
@@ -355,9 +362,12 @@ def compare(places: tuple[str, ...], page: Path | None, as_json: bool) -> None:
     from lora_evo.files import check_output
     from selfplay.experiments import comparison
 
-    if page is not None:
-        check_output(page)
-    compared = comparison.compare(places)
+    for output in (page, keep):
+        if output is not None:
+            check_output(output)
+    compared = comparison.compare(places, kept)
+    if keep is not None:
+        click.echo(f"{comparison.keep_runs(compared, keep)} runs kept", err=True)
     if page is not None:
         comparison.write_comparison(compared, page)
         click.echo(f"page: {page}", err=True)

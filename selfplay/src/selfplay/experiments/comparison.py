@@ -3,8 +3,9 @@
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,18 +15,22 @@ import numpy as np
 from lora_evo.terminal import text_table
 from selfplay.errors import RunDirectoryError
 from selfplay.experiments.experiment import PLAN, open_plan
+from selfplay.experiments.kept import Curve, KeptRun, asked, keep, read_kept
 from selfplay.experiments.measures import (
+    GAINS,
     MEASURES,
     PERCENT,
     POINTS,
     Who,
+    last_third,
     measure,
     population_mean,
     weakest_member,
 )
-from selfplay.files.intervals import Estimate, estimate
+from selfplay.files.intervals import Estimate, Floats, estimate
 from selfplay.files.layout import METRICS
 from selfplay.files.record import RunRecord, flatten, read_run
+from selfplay.objects import load_object
 from selfplay.reports.findings import falls, unjudged
 from selfplay.reports.pages import Table, figure, write_page
 
@@ -39,8 +44,10 @@ READING = (
 )
 MOST_SETTINGS = 5
 """Most settings of an arm that are printed."""
+_NONE: Mapping[str, Curve] = {}
 _SEED = re.compile(r"[-_./]*seed[-_=]?\d+$")
-Runs = Mapping[int, RunRecord]
+Run = RunRecord | KeptRun
+Runs = Mapping[int, Run]
 """The runs of an arm by seed."""
 
 
@@ -54,26 +61,46 @@ class Comparison:
     settings: Mapping[str, Mapping[str, Any]]
     """The settings in which arms differ, by arm."""
     pairs: Sequence[tuple[str, str]]
+    curves: Mapping[str, Curve] = field(default_factory=dict)
+    """Shares over the steps that the plan names, by name."""
+
+    @property
+    def units(self) -> dict[str, str]:
+        """The unit of each measure; with kept runs, of those that they have."""
+        every = {name: unit for name, (unit, _) in MEASURES.items()}
+        units = dict.fromkeys(GAINS, POINTS) if self.has_kept else every
+        return units | dict.fromkeys(map(_late, self.curves), PERCENT)
+
+    @property
+    def has_kept(self) -> bool:
+        """Whether some runs are kept rows."""
+        return any(isinstance(run, KeptRun) for runs in self.arms.values() for run in runs.values())
 
     def numbers(self) -> dict[str, dict[str, dict[str, Estimate]]]:
         """Return all numbers by table, column and measure; measures without any are left out."""
         differences = {f"{a} − {b}": (self.arms[a], self.arms[b]) for a, b in self.pairs}
         return {
-            "arms": {arm: of_arm(runs) for arm, runs in self.arms.items()},
-            "differences": {title: of_pair(*pair) for title, pair in differences.items()},
+            "arms": {arm: of_arm(runs, self.curves) for arm, runs in self.arms.items()},
+            "differences": {t: of_pair(*pair, self.curves) for t, pair in differences.items()},
         }
 
     def tables(self) -> list[tuple[str, Table]]:
-        """Return all numbers as titled tables with a column for each arm or pair."""
+        """Return all numbers as titled tables.
+
+        They have a column for each arm or pair; with kept runs, which are many and have few
+        measures, a row.
+        """
         titled: list[tuple[str, Table]] = []
         for title, columns in self.numbers().items():
             rows = []
-            for name, (unit, _) in MEASURES.items():
+            for name, unit in self.units.items():
                 if any(name in column for column in columns.values()):
                     cells = (_cell(unit, column.get(name)) for column in columns.values())
                     rows.append((f"{name} ({unit})" if unit else name, *cells))
             if rows:
-                titled.append((title.capitalize(), (("", *columns), rows)))
+                table = [("", *columns), *rows]
+                head, *body = zip(*table, strict=True) if self.has_kept else table
+                titled.append((title.capitalize(), (head, body)))
         return titled
 
     def lines(self) -> list[str]:
@@ -87,8 +114,16 @@ class Comparison:
             lines.append(f"{arm}{settings}: {', '.join(map(_reached, runs, runs.values()))}")
         for arm, runs in self.arms.items():
             for seed, run in runs.items():
-                notes = [*unjudged(run), *falls(run)]
+                notes = [] if isinstance(run, KeptRun) else [*unjudged(run), *falls(run)]
                 lines += [f"{arm}, seed {seed}: {note}" for note in notes]
+        every = [run for runs in self.arms.values() for run in runs.values()]
+        last = max((run.last for run in every if isinstance(run, RunRecord)), default=0)
+        steps = max((run.steps for run in every if isinstance(run, KeptRun)), default=0)
+        if steps > last:
+            lines.append(
+                f"kept runs have {steps} steps, of which the first {last} are compared: where "
+                "rates fall with the steps, theirs were higher"
+            )
         return lines + [
             f"{one} and {other} have no seed in common: not compared"
             for one, other in self.pairs
@@ -96,14 +131,18 @@ class Comparison:
         ]
 
 
-def of_arm(runs: Runs) -> dict[str, Estimate]:
-    """Return the measures of an arm over its seeds; those without any number are left out."""
-    measures = [measure(run) for run in runs.values()]
+def of_arm(runs: Runs, curves: Mapping[str, Curve] = _NONE) -> dict[str, Estimate]:
+    """Return the measures of an arm over its seeds; those without any number are left out.
+
+    curves: of each, the mean over its last third is a measure, too.
+    """
+    measures = [_measured(run, curves) for run in runs.values()]
     families = next((run.families for run in runs.values()), None)
     numbers: dict[str, Estimate] = {}
-    for name, (unit, _) in MEASURES.items():
-        values = [value for of_run in measures if (value := of_run[name]) is not None]
+    for name in dict.fromkeys(name for of_run in measures for name in of_run):
+        values = [value for of_run in measures if (value := of_run.get(name)) is not None]
         mean = estimate(values, families)
+        unit, _ = MEASURES.get(name, (PERCENT, None))
         if mean and mean.low is not None and mean.high is not None and unit == PERCENT:
             mean = replace(mean, low=max(mean.low, 0.0), high=min(mean.high, 1.0))
         if mean:
@@ -111,27 +150,57 @@ def of_arm(runs: Runs) -> dict[str, Estimate]:
     return numbers
 
 
-def of_pair(first: Runs, second: Runs) -> dict[str, Estimate]:
+def of_pair(first: Runs, second: Runs, curves: Mapping[str, Curve] = _NONE) -> dict[str, Estimate]:
     """Return the measures of the first arm minus those of the second, over their common seeds.
 
-    Both runs of a seed are cut to the last step that both have reached.
+    Both runs of a seed are cut to the last step that both have reached. A kept run has no number
+    for each task: of it and its counterpart the means are subtracted.
     """
     pairs, families = [], None
     for seed in sorted(first.keys() & second.keys()):
         step = min(first[seed].last, second[seed].last)
         families = first[seed].families
-        pairs.append([measure(runs[seed].until(step)) for runs in (first, second)])
+        pairs.append([_measured(runs[seed].until(step), curves) for runs in (first, second)])
     numbers = {}
-    for name in MEASURES:
-        values = [(one[name], other[name]) for one, other in pairs]
-        gaps = [a - b for a, b in values if a is not None and b is not None and len(a) == len(b)]
+    for name in dict.fromkeys(name for pair in pairs for name in pair[0]):
+        values = [(one[name], other.get(name)) for one, other in pairs]
+        gaps = [gap for a, b in values if (gap := _gap(a, b)) is not None]
         if mean := estimate(gaps, families):
             numbers[name] = mean
     return numbers
 
 
-def _reached(seed: int, run: RunRecord) -> str:
-    steps = int(run.config.get("steps", run.last))
+def _gap(a: Floats | None, b: Floats | None) -> Floats | None:
+    if a is None or b is None:
+        return None
+    if len(a) == len(b):
+        return np.asarray(a - b)
+    return np.array([np.nanmean(a) - np.nanmean(b)]) if 1 in (len(a), len(b)) else None
+
+
+def _measured(run: Run, curves: Mapping[str, Curve]) -> dict[str, Floats | None]:
+    """Return the measures of a run, and the mean of each curve over its last third."""
+    measures: dict[str, Floats | None]
+    if isinstance(run, KeptRun):
+        gains = run.held_out_gains()
+        measures = {name: of(gains) for name, of in GAINS.items()}
+    else:
+        measures = measure(run)
+    shares = {_late(name): [*points(run, name, curves).values()] for name in curves}
+    return measures | {n: np.array([np.mean(last_third(of))]) for n, of in shares.items() if of}
+
+
+def points(run: Run, name: str, curves: Mapping[str, Curve]) -> Mapping[int, float]:
+    """Return a curve of a run by step; nothing if it was not kept."""
+    return dict(run.curves.get(name, ())) if isinstance(run, KeptRun) else curves[name](run)
+
+
+def _late(curve: str) -> str:
+    return f"{curve}, last third"
+
+
+def _reached(seed: int, run: Run) -> str:
+    steps = run.steps if isinstance(run, KeptRun) else int(run.config.get("steps", run.last))
     return f"seed {seed} " + ("done" if run.last >= steps else f"at step {run.last} of {steps}")
 
 
@@ -148,13 +217,57 @@ def _cell(unit: str, mean: Estimate | None) -> str:
     return figure(mean.value * factor) + (f" [{', '.join(ends)}]" if ends else "")
 
 
-def compare(places: Sequence[str | PathLike[str]]) -> Comparison:
+def compare(
+    places: Sequence[str | PathLike[str]], kept: str | PathLike[str] | None = None
+) -> Comparison:
     """Compare the runs of an experiment's directory, or any run directories.
 
     places: the directory of an experiment, or `[NAME=]RUN`. Runs of one NAME, or without one in
     folders such as X-seed1 and X-seed2, are the seeds of an arm; every arm is compared with the
-    first. Raises RunDirectoryError where nothing can be compared.
+    first. kept: a file, or a folder of files, of kept runs; every arm is compared with those of
+    them, too. Raises RunDirectoryError where nothing can be compared.
     """
+    comparison = _of_places(places)
+    return comparison if kept is None else _beside(comparison, read_kept(Path(kept)))
+
+
+def _beside(comparison: Comparison, rows: Sequence[KeptRun]) -> Comparison:
+    """Return the comparison with kept runs added. Raises RunDirectoryError if what they were asked
+    differs."""
+    mine = next(iter(comparison.arms.values()))
+    question = asked(next(run for run in mine.values() if isinstance(run, RunRecord)))
+    arms: dict[str, dict[int, Run]] = {}
+    for row in rows:
+        for key, value in question.items():
+            if row.asked.get(key) != value:
+                raise RunDirectoryError(
+                    f"{key} is {value} here and {row.asked.get(key)} in the kept run {row.arm!r}: "
+                    "their gains are not comparable"
+                )
+        if row.arm in comparison.arms:
+            raise RunDirectoryError(
+                f"an arm here and one of the kept runs are both called {row.arm!r}; rename yours"
+            )
+        arms.setdefault(row.arm, {})[row.seed] = row
+    pairs = [(arm, other) for arm in comparison.arms for other in arms]
+    codes = {arm: sorted({row.code for row in rows if row.arm == arm}) for arm in arms}
+    settings = {arm: {"kept at": ", ".join(of)} for arm, of in codes.items()}
+    return replace(
+        comparison,
+        arms={**comparison.arms, **arms},
+        settings={**comparison.settings, **settings},
+        pairs=[*comparison.pairs, *pairs],
+    )
+
+
+def keep_runs(comparison: Comparison, path: Path) -> int:
+    """Write a row for each run here to a file that `compare` reads as kept; return how many."""
+    runs = [(arm, run) for arm, of in comparison.arms.items() for run in of.values()]
+    here = [(arm, run) for arm, run in runs if isinstance(run, RunRecord)]
+    return keep(path, comparison.name, here, comparison.curves)
+
+
+def _of_places(places: Sequence[str | PathLike[str]]) -> Comparison:
     named = [_name_and_folder(os.fspath(place)) for place in places]
     home = next((folder for _, folder in named if (folder / PLAN).is_file()), None)
     if home is None:
@@ -176,7 +289,8 @@ def compare(places: Sequence[str | PathLike[str]]) -> Comparison:
     if not arms:
         raise RunDirectoryError(f"{home} has no run with a finished step yet")
     pairs = [pair for pair in plan.pairs if arms.keys() >= {*pair}]
-    return Comparison(plan.name, plan.question, arms, plan.arms, pairs)
+    curves = {name: load_object(named, f"curves.{name}") for name, named in plan.curves.items()}
+    return Comparison(plan.name, plan.question, arms, plan.arms, pairs, curves)
 
 
 def _name_and_folder(place: str) -> tuple[str, Path]:
@@ -224,7 +338,8 @@ def to_text(comparison: Comparison) -> str:
 def to_json(comparison: Comparison) -> str:
     """Return all numbers as JSON; points and % as shares from 0 to 1."""
     runs = [
-        {"arm": arm, "seed": seed, "directory": str(run.directory), "steps": run.last}
+        {"arm": arm, "seed": seed, "steps": run.last}
+        | ({"kept": run.code} if isinstance(run, KeptRun) else {"directory": str(run.directory)})
         for arm, runs in comparison.arms.items()
         for seed, run in runs.items()
     ]
@@ -234,9 +349,17 @@ def to_json(comparison: Comparison) -> str:
 
 def write_comparison(comparison: Comparison, page: Path) -> None:
     """Write the comparison as one HTML page that works offline; equal ones give equal bytes."""
-    series = {"Population mean": population_mean, "Weakest member": weakest_member}
-    drawn = {title: _gain_chart(comparison.arms, who) for title, who in series.items()}
-    charts = {title: chart for title, chart in drawn.items() if chart}
+    drawn: dict[str, Callable[[Run], Mapping[int, float]]] = {
+        "Population mean": partial(_gains, population_mean),
+        "Weakest member": partial(_gains, weakest_member),
+    }
+    for name in comparison.curves:
+        drawn[_capital(name)] = partial(points, name=name, curves=comparison.curves)
+    units = dict.fromkeys(map(_capital, comparison.curves), PERCENT)
+    made = {
+        title: _chart(comparison.arms, of, units.get(title, POINTS)) for title, of in drawn.items()
+    }
+    charts = {title: chart for title, chart in made.items() if chart}
     write_page(
         page,
         "compare.html",
@@ -244,26 +367,38 @@ def write_comparison(comparison: Comparison, page: Path) -> None:
         title=comparison.name,
         question=comparison.question,
         lines=comparison.lines(),
-        gains=list(charts),
+        gains=[title for title in charts if title not in units],
+        curves=[title for title in charts if title in units],
         tables=comparison.tables(),
         reading=READING,
     )
 
 
-def _gain_chart(arms: Mapping[str, Runs], who: Who) -> "alt.LayerChart | None":
-    """Return a chart of held-out gain over the steps: a line for each arm, with a band over its
-    seeds, from 0 at step 0. None if no arm has an evaluation."""
+def _capital(name: str) -> str:
+    return name[:1].upper() + name[1:]
+
+
+def _gains(who: Who, run: Run) -> Mapping[int, float]:
+    gains = run.held_out_gains()
+    return {0: 0.0} | {step: float(np.nanmean(who(of_step))) for step, of_step in gains.items()}
+
+
+def _chart(
+    arms: Mapping[str, Runs], of: Callable[[Run], Mapping[int, float]], unit: str
+) -> "alt.LayerChart | None":
+    """Return a chart of shares over the steps, in percent: a line for each arm, with a band over
+    its seeds. None if no arm has more than a start."""
     from selfplay.reports.charts import bands
 
     rows = []
     for arm, runs in arms.items():
-        by_step: dict[int, list[float]] = {0: [0.0]}
+        by_step: dict[int, list[float]] = {}
         for run in runs.values():
-            for step, gains in run.held_out_gains().items():
-                by_step.setdefault(step, []).append(100 * float(np.nanmean(who(gains))))
+            for step, share in of(run).items():
+                by_step.setdefault(step, []).append(100 * share)
         rows += [
-            {"step": step, "arm": arm, "middle": float(np.mean(points))}
-            | {"low": min(points), "high": max(points)}
-            for step, points in sorted(by_step.items())
+            {"step": step, "arm": arm, "middle": float(np.mean(values))}
+            | {"low": min(values), "high": max(values)}
+            for step, values in sorted(by_step.items())
         ]
-    return bands(rows, "arm", list(arms), "points") if len(rows) > len(arms) else None
+    return bands(rows, "arm", list(arms), unit) if len(rows) > len(arms) else None

@@ -60,6 +60,9 @@ class Plan:
     """Settings of all arms, by dotted key."""
     contrasts: tuple[tuple[str, str], ...] = ()
     """Pairs of arms, first minus second; empty: every arm minus the first one."""
+    curves: Mapping[str, str] = field(default_factory=dict)
+    """Shares over the steps that a comparison shows: `module:function` by name. The function gets a
+    `RunRecord` and returns shares from 0 to 1 by step."""
 
     def __post_init__(self) -> None:
         if not (self.name and self.arms and self.seeds):

@@ -44,13 +44,17 @@ def last_third(items: Sequence[T]) -> Sequence[T]:
     return items[len(items) - -(-len(items) // 3) :]
 
 
-def _gain(who: Who, when: str) -> Of:
-    def of(_: RunRecord, gains: Gains) -> Floats | None:
+def _gain(who: Who, when: str) -> Callable[[Gains], Floats | None]:
+    def of(gains: Gains) -> Floats | None:
         evaluations = [who(of_step) for of_step in gains.values()]
         late = last_third(evaluations) if when == "last third" else evaluations[-1:]
         return np.asarray(np.mean(late, axis=0)) if late else None
 
     return of
+
+
+def _of_gains(of: Callable[[Gains], Floats | None]) -> Of:
+    return lambda _, gains: of(gains)
 
 
 def _over_start(_: RunRecord, gains: Gains) -> Floats | None:
@@ -121,12 +125,14 @@ def _mean(values: Iterable[float | None]) -> Floats | None:
     return np.array([fmean(numbers)]) if numbers else None
 
 
+GAINS: Mapping[str, Callable[[Gains], Floats | None]] = {
+    f"gain, {whose}, {when}": _gain(who, when)
+    for when in ("last third", "at the end")
+    for whose, who in (("population mean", population_mean), ("weakest member", weakest_member))
+}
+"""The measures, in points, that need only the gains; kept runs have them, too."""
 MEASURES: Mapping[str, tuple[str, Of]] = {
-    **{
-        f"gain, {whose}, {when}": (POINTS, _gain(who, when))
-        for when in ("last third", "at the end")
-        for whose, who in (("population mean", population_mean), ("weakest member", weakest_member))
-    },
+    **{name: (POINTS, _of_gains(of)) for name, of in GAINS.items()},
     "gain over the warm start, at the end": (POINTS, _over_start),
     "largest fall of one member": (
         POINTS,

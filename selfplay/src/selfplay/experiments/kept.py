@@ -1,0 +1,133 @@
+"""Runs kept as rows: what a later comparison needs of a run, without its directory.
+
+A file has a row of JSON for each run: its arm and seed, what its members were asked, their gains at
+each evaluation, and the curves that its plan names.
+"""
+
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from msgspec import Struct, json, structs
+
+from lora_evo.files import write_text
+from selfplay.errors import RunDirectoryError
+from selfplay.files.intervals import Floats
+from selfplay.files.record import RunRecord
+from selfplay.files.rows import read_rows
+
+T = TypeVar("T")
+Curve: TypeAlias = Callable[[RunRecord], Mapping[int, float]]
+"""Returns a share of a run, from 0 to 1, by step."""
+DIGITS = 5
+
+
+class KeptRun(Struct, frozen=True, kw_only=True):
+    """A run as a row.
+
+    - steps, last: of the plan, and the last finished one.
+    - code: commit, or version, of the code that kept the run.
+    - asked: the settings that decide what a held-out solve rate means.
+    - base: mean held-out solve rate of the frozen base.
+    - gains: a step, and by member the mean held-out gain over the base; a newborn child has none.
+    - curves: by name, a step and a share.
+    """
+
+    plan: str
+    arm: str
+    seed: int
+    steps: int
+    last: int
+    code: str
+    asked: dict[str, Any]
+    base: float
+    gains: tuple[tuple[int, dict[str, float]], ...]
+    curves: dict[str, tuple[tuple[int, float], ...]] = {}
+
+    families = None
+
+    def until(self, step: int) -> "KeptRun":
+        """Return the run as it was after a step."""
+        curves = {name: _until(step, curve) for name, curve in self.curves.items()}
+        last, gains = min(step, self.last), _until(step, self.gains)
+        return structs.replace(self, last=last, gains=gains, curves=curves)
+
+    def held_out_gains(self) -> dict[int, dict[str, Floats]]:
+        """Return by step and member [1] gains, each the mean over the tasks."""
+        return {
+            step: {name: np.array([gain]) for name, gain in members.items()}
+            for step, members in self.gains
+        }
+
+
+def keep(
+    path: Path, plan: str, runs: Sequence[tuple[str, RunRecord]], curves: Mapping[str, Curve]
+) -> int:
+    """Write a row for each run, by arm, and return how many; an existing file is written anew."""
+    rows = [_row(plan, arm, run, curves) for arm, run in runs]
+    write_text(path, "".join(json.encode(row).decode() + "\n" for row in rows))
+    return len(rows)
+
+
+def _row(plan: str, arm: str, run: RunRecord, curves: Mapping[str, Curve]) -> KeptRun:
+    base, _ = run.held_out_rates()
+    gains = tuple(
+        (step, {name: round(float(np.nanmean(of)), DIGITS) for name, of in members.items()})
+        for step, members in run.held_out_gains().items()
+    )
+    if not gains:
+        raise RunDirectoryError(f"{run.directory} has no held-out evaluation: nothing to keep")
+    return KeptRun(
+        plan=plan,
+        arm=arm,
+        seed=int(run.config["seed"]),
+        steps=int(run.config["steps"]),
+        last=run.last,
+        code=_code(),
+        asked=asked(run),
+        base=round(float(np.nanmean(base)), DIGITS),
+        gains=gains,
+        curves={
+            name: tuple((step, round(share, DIGITS)) for step, share in curve(run).items())
+            for name, curve in curves.items()
+        },
+    )
+
+
+def asked(run: RunRecord) -> dict[str, Any]:
+    """Return the settings that decide what a held-out solve rate of a run means."""
+    settings = run.config.get("eval", {})
+    keys = ("held_out", "tasks", "samples")
+    names = {f"eval.{key}": settings.get(key) for key in keys}
+    return {"base": run.config.get("base"), "template": run.config.get("template"), **names}
+
+
+def read_kept(place: Path) -> list[KeptRun]:
+    """Read the rows of a file, or of all files `*.jsonl` of a folder.
+
+    Raises RunDirectoryError if there are none, or one cannot be read.
+    """
+    paths = sorted(place.glob("*.jsonl")) if place.is_dir() else [place]
+    rows = [row for path in paths for row in read_rows(path, KeptRun)]
+    if not rows:
+        raise RunDirectoryError(
+            f"{place} has no kept runs; expected a file that `selfplay compare DIR --keep FILE` "
+            "wrote, or a folder of such"
+        )
+    return rows
+
+
+def _until(step: int, points: tuple[tuple[int, T], ...]) -> tuple[tuple[int, T], ...]:
+    return tuple((at, value) for at, value in points if at <= step)
+
+
+def _code() -> str:
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return version("selfplay")
+    return done.stdout.strip() or version("selfplay")

@@ -1,0 +1,124 @@
+"""Runs kept as rows: equal numbers with and without the directories, and what is refused."""
+
+import json
+import shutil
+
+import pytest
+import yaml
+from json_lines import read_rows, write_rows
+
+from selfplay.experiments.comparison import compare, of_pair
+from selfplay.experiments.experiment import open_home, open_plan
+from selfplay.experiments.measures import GAINS
+from selfplay_command import command, refused, worked
+from synthetic_run import charts_in, write_experiment
+
+SETTINGS = {
+    "question": "Is it so?",
+    "set": {"steps": 60, "eval.eval_every": 10, "eval.tasks": 60},
+    "seeds": [1, 2, 3],
+    "curves": {"solved": "curves_of_mine:solved"},
+}
+CURVES = """def solved(run):
+    return {step.step: step.solve_rate for step in run.steps if step.solve_rate is not None}
+"""
+
+
+ARMS = {"weak": {"gain": 0.1}, "strong": {"gain": 0.3}, "mine": {"gain": 0.2}}
+"""What is planted in each arm."""
+
+
+@pytest.fixture
+def whole(tmp_path, monkeypatch):
+    """An experiment of three arms."""
+    (tmp_path / "curves_of_mine.py").write_text(CURVES)
+    monkeypatch.chdir(tmp_path)
+    pairs = [["mine", "weak"], ["mine", "strong"]]
+    home = begun(tmp_path / "whole", ARMS, contrasts=pairs)
+    write_experiment(open_plan(str(home / "plan.yaml")), home, ARMS)
+    return home
+
+
+def begun(home, arms, **changes):
+    """Return the directory of an experiment without runs."""
+    plan = home.with_name(f"{home.name}.yaml")
+    settings = SETTINGS | {"name": home.name, "arms": {arm: {} for arm in arms}} | changes
+    plan.write_text(yaml.safe_dump(settings, sort_keys=False))
+    open_home(open_plan(str(plan)), home)
+    return home
+
+
+def part(whole, name, *arms, **changes):
+    """Return an experiment of its own with the runs of some arms."""
+    home = begun(whole.with_name(name), arms, **changes)
+    for arm in arms:
+        shutil.copytree(whole / arm, home / arm)
+    return home
+
+
+@pytest.fixture
+def mine(whole):
+    return part(whole, "mine", "mine")
+
+
+@pytest.fixture
+def kept(whole):
+    """The runs of the other two arms, kept."""
+    path = whole.with_name("kept.jsonl")
+    result = command("compare", part(whole, "others", "weak", "strong"), "--keep", path)
+    assert (result.exit_code, result.stderr) == (0, "6 runs kept\n")
+    return path
+
+
+def test_a_kept_run_has_the_numbers_of_its_directory(whole, mine, kept):
+    numbers, beside = compare([whole]).numbers(), compare([mine], kept).numbers()
+    for table, columns in beside.items():
+        assert columns.keys() == numbers[table].keys()
+        for title, column in columns.items():
+            for name in (*GAINS, "solved, last third"):
+                one, other = column[name], numbers[table][title][name]
+                assert one.value == pytest.approx(other.value, abs=2e-5)
+                assert one.low == pytest.approx(other.low, abs=1e-4)
+                assert one.seeds == other.seeds == 3
+
+
+def test_a_shorter_run_is_compared_at_its_own_steps(whole, mine, kept):
+    for path in (*mine.glob("mine/*/metrics.jsonl"), *mine.glob("mine/*/eval.jsonl")):
+        write_rows(path, [row for row in read_rows(path) if row["step"] <= 30])
+    compared = compare([mine], kept)
+    short, other = (
+        {seed: run.until(30) for seed, run in compare([whole]).arms[arm].items()}
+        for arm in ("mine", "weak")
+    )
+    name = "gain, population mean, at the end"
+    expected = of_pair(short, other)[name].value
+    difference = compared.numbers()["differences"]["mine − weak"][name]
+    assert difference.value == pytest.approx(expected, abs=2e-5)
+    said = "kept runs have 60 steps, of which the first 30 are compared"
+    assert any(said in line for line in compared.lines())
+
+
+def test_text_and_page_have_a_row_for_each_arm_and_a_chart_for_each_curve(mine, kept):
+    text = worked("compare", mine, "--with", kept, "--html", "page.html")
+    assert any(line.startswith("strong ") for line in text.splitlines())
+    assert any(line.startswith("mine − strong ") for line in text.splitlines())
+    titles = charts_in(kept.with_name("page.html").read_text()).keys()
+    assert titles >= {"Population mean", "Weakest member", "Solved"}
+    plain = json.loads(worked("compare", mine, "--with", kept, "--json"))
+    assert {run["arm"] for run in plain["runs"] if "kept" in run} == {"weak", "strong"}
+
+
+def test_what_cannot_be_compared_or_read_is_one_line(whole, mine, kept):
+    def says(*words, said):
+        refused(command("compare", *words), said)
+
+    other = part(whole, "other", "mine")
+    for path in other.glob("mine/*/config.yaml"):
+        path.write_text(path.read_text().replace("  samples: ", "  samples: 1"))
+    says(other, "--with", kept, said="eval.samples is 1")
+    says(whole, "--with", kept, said="are both called 'weak'; rename yours")
+    says(mine, "--with", "none.jsonl", said="none.jsonl has no kept runs; expected a file")
+    lost = part(whole, "lost", "mine", curves={"a": "curves_of_mine:nothing"})
+    says(lost, said="curves.a: curves_of_mine")
+    kept.write_text('{"arm": 3}\n')
+    says(mine, "--with", kept, said="kept.jsonl, line 1: field arm: expected `str`, got `int`")
