@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,17 @@ def test_ctrl_c_then_kill_then_resume_end_in_the_same_bytes(runs, brief, tmp_pat
     assert runs.outcome(home) == runs.outcome(brief)
     assert not list(home.rglob("*.tmp"))
     assert [r["step"] for r in runs.rows(home / "resources.jsonl")] == [1, 2, 3, 4]
+
+
+def test_two_trainings_in_threads_end_as_each_does_alone(runs, brief, tmp_path):
+    def train_seed(seed):
+        return runs.train(tmp_path / f"seed-{seed}", f"seed={seed}")
+
+    alone = runs.train(tmp_path / "alone", "seed=2")
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(train_seed, (1, 2))
+    assert runs.outcome(first) == runs.outcome(brief)
+    assert runs.outcome(second) == runs.outcome(alone)
 
 
 def test_a_full_disk_loses_nothing(runs, brief, tmp_path, monkeypatch):
