@@ -53,7 +53,7 @@ def main() -> None:
 def names(chosen: list[str]) -> list[str]:
     """The contestants, as `--one` knows them: an operator and its second parent."""
     mutations = [f"{n}/-" for n in OPERATORS if OPERATORS[n].kind == "mutation"]
-    crosses = [n for n in OPERATORS if OPERATORS[n].kind != "mutation"]
+    crosses = [n for n in OPERATORS if OPERATORS[n].kind == "crossover"]
     pairs = [f"{n}/{other}" for n in crosses for other in ("independent", "sibling")]
     peers = [] if find_spec("populora") is None else [f"populora {name}" for name in POPULORA]
     everyone = ["floor", *mutations, *pairs, *peers]

@@ -33,7 +33,7 @@ def singular_values(slot: Slot) -> torch.Tensor:
 
     They are those of s R_B R_A^T, for B = Q_B R_B and A^T = Q_A R_A with orthonormal Qs.
     """
-    left, right = thin(prepared(slot.B)).upper, thin(prepared(slot.A).T).upper
+    left, right = thin(slot.B).upper, thin(slot.A.T).upper
     values: torch.Tensor = torch.linalg.svdvals(left.mm(right.T).mul(slot.scale))
     return values
 

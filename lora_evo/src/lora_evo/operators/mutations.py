@@ -131,12 +131,12 @@ class Components:
 
 def components(setup: Setup, path: str, slot: Slot) -> Components:
     """Split a module into its singular components."""
-    left, right = thin(prepared(slot.B)), thin(prepared(slot.A).T)
+    left, right = thin(slot.B), thin(slot.A.T)
     u, values, vt = torch.linalg.svd(left.upper @ right.upper.T)
     # Short noise, repeated, is as good a probe as long noise, and cheaper.
     noise = setup.noise(path, "sign").standard_normal(_PROBE)
-    probe = torch.from_numpy(np.resize(noise, len(left.factor)))
-    signs = torch.where(left.project(probe) @ u < 0, -1.0, 1.0).double()
+    probe = torch.from_numpy(np.resize(noise, len(left.q)))
+    signs = torch.where(probe @ left.q @ u < 0, -1.0, 1.0).double()
     v = vt.T.clone()
     v[:, : len(values)] *= signs[: len(values)]
     return Components(left, right, u * signs, v, values, slot.scale)
@@ -194,8 +194,12 @@ def rotate_bases(
         except LoraEvoError:
             continue
         half = turns.growth.sqrt()
-        b = parts.left.rotate(_conjugated(parts.u, turns.turn_u * half))
-        a = parts.right.rotate(_conjugated(parts.v, turns.turn_v * half)).T
+        left, right = (
+            _conjugated(parts.u, turns.turn_u * half),
+            _conjugated(parts.v, turns.turn_v * half),
+        )
+        b = parts.left.q @ (left @ parts.left.upper)
+        a = (parts.right.q @ (right @ parts.right.upper)).T
         values = parts.values.clone()
         values[:rank] *= turns.growth
         return parts.child(Slot(a, b, slot.scale), turns.moved, values)
@@ -228,8 +232,8 @@ def _mask(setup: Setup, path: str, slot: Slot, strength: float, tail: float) -> 
     draws = torch.from_numpy(setup.noise(path, "S").standard_exponential(len(values)))
     kept, masked = masked_values(values, draws, strength, tail)
     length = float(torch.linalg.vector_norm(prepared(slot.A), dtype=torch.float64)) / slot.rank**0.5
-    a = parts.right.apply_basis(parts.v * length)
-    b = parts.left.apply_basis(parts.u[:, : len(kept)] * (kept * (parts.size / length)))
+    a = parts.right.q @ (parts.v * length)
+    b = parts.left.q @ (parts.u[:, : len(kept)] * (kept * (parts.size / length)))
     # Zeros if a side of the module is narrower than the rank.
     a, b = (pad(side, (0, slot.rank - side.shape[1])) for side in (a, b))
     a = a.T
