@@ -158,7 +158,7 @@ def our_steps(base: str, case: str, steps: int, members: int) -> list[Row]:
         )
         end = time.process_time()
         tokens = sum(len(r.completion_ids) for r in rollouts)
-        spent = {"sampling": between - start, "update": end - between, "step": end - start}
+        spent = {"sampling": between - start, "step": end - start, "update": end - between}
         return {"tokens": tokens, **spent}
 
     return [take_step(step) for step in range(steps)]
