@@ -18,7 +18,7 @@ from lora_evo.peft.adapter import (
     slot_source,
 )
 from lora_evo.peft.directory import PathLike, combine
-from lora_evo.thin import one_thread, prepared, thin
+from lora_evo.thin import one_thread, prepared, triangle
 
 # A singular value below this share of the largest one counts as 0: masked, or never trained.
 NEGLIGIBLE = 1e-6
@@ -33,7 +33,7 @@ def singular_values(slot: Slot) -> torch.Tensor:
 
     They are those of s R_B R_A^T, for B = Q_B R_B and A^T = Q_A R_A with orthonormal Qs.
     """
-    left, right = thin(slot.B).upper, thin(slot.A.T).upper
+    left, right = triangle(slot.B), triangle(slot.A.T)
     values: torch.Tensor = torch.linalg.svdvals(left.mm(right.T).mul(slot.scale))
     return values
 

@@ -26,6 +26,12 @@ def thin(*factors: torch.Tensor) -> Thin:
     return Thin(*torch.linalg.qr(wide))
 
 
+def triangle(factor: torch.Tensor) -> torch.Tensor:
+    """Return R of a factor alone, at half the cost."""
+    upper: torch.Tensor = torch.linalg.qr(factor.detach().cpu().double(), mode="r").R
+    return upper
+
+
 def prepared(factor: torch.Tensor) -> torch.Tensor:
     """Return the factor detached, contiguous and aligned in main memory, copied if necessary."""
     plain = factor.detach().cpu().contiguous()
