@@ -14,6 +14,7 @@ import sys
 from contextlib import redirect_stdout
 from dataclasses import fields, is_dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
@@ -36,7 +37,9 @@ PAGES = [
 ]
 ADAPTERS = "tutorial-adapters.md"
 TRAINING = "tutorial-train.md"
-"""The tutorial that takes minutes."""
+"""One that takes minutes."""
+TASKSETS = "tutorial-tasksets.md"
+"""The one that needs verifiers, and takes minutes, too."""
 OWN_MODEL = "tutorial-own-model.md"
 """It needs a model: tests/selfplay/test_own_model.py runs it."""
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
@@ -105,9 +108,11 @@ def test_the_tests_that_the_threat_model_names_exist() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(path.name, marks=[pytest.mark.slow] * (path.name in (ADAPTERS, TRAINING)))
+        pytest.param(
+            path.name, marks=[pytest.mark.slow] * (path.name in (ADAPTERS, TRAINING, TASKSETS))
+        )
         for path in sorted((ROOT / "docs").glob("tutorial-*.md"))
-        if path.name != OWN_MODEL
+        if path.name != OWN_MODEL and (path.name != TASKSETS or find_spec("verifiers"))
     ],
 )
 def test_a_tutorial_runs_from_top_to_bottom(name: str, tmp_path: Path) -> None:

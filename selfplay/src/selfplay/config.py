@@ -26,7 +26,8 @@ from selfplay.settings import (
     read_preset,
     read_settings,
 )
-from selfplay.tasks.kind import BUILT_IN, require_known
+from selfplay.tasks.held_out import SHIPPED
+from selfplay.tasks.kind import BUILT_IN, TASKSET, is_taskset, require_known
 
 LOG_RATIO_LIMIT = 10.0
 """Largest difference of two log-probabilities, in nats, whose ratio losses and statistics use
@@ -62,8 +63,15 @@ class RolloutConfig:
     num_references: AtLeastOne = 1
     """Reference tasks shown to a teacher (the nano template shows one)."""
     tasks: str | None = None
-    """JSON Lines of tasks from `selfplay tasks` that students attempt, in a run without teachers;
-    null: teachers write tasks."""
+    """JSON Lines of tasks from `selfplay tasks` that students attempt, in a run without teachers,
+    or `verifiers:TASKSET`, an installed taskset's id or module:Class; null: teachers write them."""
+    taskset: dict[str, Any] = field(default_factory=dict)
+    """Values of that taskset's own configuration."""
+    taskset_limit: AtLeastOne | None = None
+    """Most tasks of a taskset, the first ones; one without an end needs it."""
+    solved_from: float = 1.0
+    """Least score that solves a task; of a taskset, the score is the sum of its weighted rewards,
+    divided by its MAX_REWARD if it has one."""
     tasks_order: Literal["shuffled", "random", "solve_rate"] = "shuffled"
     """How they are drawn: each once in an epoch (shuffled), independently (random), or over the run
     from the easiest to the hardest by the solve rate in their rows."""
@@ -156,7 +164,10 @@ class EvalConfig:
     eval_every: Count = 20
     """Steps between two evaluations of every living member; births cause one, too. 0: none."""
     held_out: tuple[str, ...] = ("nano_code_o", "nano_code_i", "nano_code_f")
-    """Sources of held-out tasks: names of built-in sets, or files of tasks."""
+    """Sources of held-out tasks: names of built-in sets, files of tasks, or `verifiers:TASKSET`. A
+    run on a taskset drops built-in sets; if nothing is left, it holds out every tenth task."""
+    taskset: dict[str, Any] = field(default_factory=dict)
+    """Values of the configuration of a taskset in held_out."""
     tasks: AtLeastOne = 240
     """Held-out tasks, spread evenly over kinds and levels."""
     samples: AtLeastOne = 3
@@ -359,7 +370,8 @@ class Config:
     eval: EvalConfig = field(default_factory=EvalConfig)
 
     def __post_init__(self) -> None:
-        require_known(self.rollout.kinds)
+        if not is_taskset(self.rollout.tasks):
+            require_known(self.rollout.kinds)
         if (self.teachers == 0) != (self.rollout.tasks is not None):
             raise ConfigError(
                 f"teachers is {self.teachers} and rollout.tasks is {self.rollout.tasks}; expected "
@@ -458,6 +470,8 @@ def is_free(key: str) -> bool:
         if "free" in setting.metadata:
             return True
         section = setting.default_factory
+        if section is dict:
+            break
     return False
 
 
@@ -488,14 +502,19 @@ def read_config(data: object) -> Config:
     """Build a run's configuration from nested plain values; unknown keys are an error.
 
     In mode azr, `ABSOLUTE_ZERO` fills in the keys that are missing. With `rollout.tasks` there are
-    no teachers, whatever a preset has.
+    no teachers, and with a taskset no other kinds or built-in held-out sets, whatever a preset has.
     """
     rollout = data.get("rollout") if isinstance(data, Mapping) else None
     if isinstance(data, Mapping) and isinstance(rollout, Mapping) and rollout.get("tasks"):
         data = merge_settings(data, {"teachers": 0})
     if isinstance(data, Mapping) and data.get("mode") == "azr":
         data = merge_settings(ABSOLUTE_ZERO, data)
-    return read_settings(data, Config)
+    config = read_settings(data, Config)
+    if is_taskset(config.rollout.tasks):
+        rollout = replace(config.rollout, kinds=(TASKSET,))
+        left = tuple(source for source in config.eval.held_out if source not in SHIPPED)
+        config = replace(config, rollout=rollout, eval=replace(config.eval, held_out=left))
+    return config
 
 
 def load_preset(name: str, *assignments: str, **values: Any) -> Config:

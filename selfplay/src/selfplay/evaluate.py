@@ -62,7 +62,7 @@ def evaluate_members(run: Run, step: int, born: Collection[str] = ()) -> list[Ev
         }
     start = run.baseline_rates.get(START) if step > 0 else None
     kinds = [held_out.task.kind for held_out in run.held_out]
-    families = [_family(held_out.task.program) for held_out in run.held_out]
+    families = [_family(held_out.task) for held_out in run.held_out]
     base = run.baseline_rates[BASE]
     solving_of = {
         m: solving_row(kinds, of_member, base, start, families)
@@ -141,7 +141,7 @@ def solving_row(
         pass_at_k=mean([_pass_at(len(t), j) for t, j in zip(attempts, judged, strict=True)]),
         well_formed=mean([float(a.answer is not None) for a in flat]),
         tokens=mean([float(len(a.rollout.completion_ids)) for a in flat]),
-        solved=tuple(sum(a.score >= 1.0 for a in j) for j in judged),
+        solved=tuple(sum(a.solved for a in j) for j in judged),
         judged=tuple(len(j) for j in judged),
         not_judged=(len(flat) - sum(map(len, judged))) or UNSET,
         over_start=over_start.get("difference", UNSET),
@@ -209,12 +209,12 @@ def _draw_references(run: Run, kind: TaskKind, i: int) -> tuple[Task, ...]:
 
 
 def _rate(attempts: Sequence[Attempt]) -> float | None:
-    return mean([float(a.score >= 1.0) for a in attempts if not a.infra_error])
+    return mean([float(a.solved) for a in attempts if not a.infra_error])
 
 
-def _family(program: str) -> str:
-    """Return the program without its numbers: equal for programs that differ in nothing else."""
-    return re.sub(r"\d+", "#", program)
+def _family(task: Task) -> str:
+    """Return the program without its numbers, which similar ones share; without any the id."""
+    return re.sub(r"\d+", "#", task.program) or task.id
 
 
 def _paired(
@@ -237,5 +237,5 @@ def _paired(
 
 
 def _pass_at(k: int, judged: Sequence[Attempt]) -> float | None:
-    n, solved = len(judged), sum(a.score >= 1.0 for a in judged)
+    n, solved = len(judged), sum(a.solved for a in judged)
     return None if n < k else 1.0 - comb(n - solved, k) / comb(n, k)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from code_verifier import Sandbox, Task
+from code_verifier import Sandbox, Task, Tasksets
 from league import League
 from lora_evo import Operator
 from lora_evo.model import derive_seed
@@ -70,6 +70,7 @@ class Run:
     - state: the state of a training loop of your own, saved in every checkpoint: a dictionary of
       numbers, texts, lists, dictionaries and tensors, or an object with `state_dict`, of which
       `open_run` restores the dictionary.
+    - tasksets: those of `verifiers` that tasks come from; they score replies.
     - structures: number of accepted programs by normalised structure (the coverage).
     - step: number of steps done; ended: whether a callback has ended the run.
     - kept: SHA-256 of the files of dead members and ancestors, by folder.
@@ -92,6 +93,7 @@ class Run:
     parents: dict[str, list[str]] = field(default_factory=dict)
     rates: dict[str, float] = field(default_factory=dict)
     state: Any = field(default_factory=dict)
+    tasksets: Tasksets = field(default_factory=lambda: Tasksets(()))
     structures: Counter[str] = field(default_factory=Counter)
     step: int = 0
     ended: bool = False
@@ -153,4 +155,5 @@ class Run:
 
     def attempt(self, attempts: Sequence[Attempt], of: int = 0, after: int = 0) -> None:
         """Sample attempts, and grade them meanwhile; of and after as for `sample`."""
-        grade(self.sample(attempts, of, after), self.sandbox, self.population.prompts)
+        prompts = self.population.prompts
+        grade(self.sample(attempts, of, after), self.sandbox, prompts, self.tasksets)

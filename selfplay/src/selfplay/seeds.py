@@ -18,6 +18,7 @@ from code_verifier import (
     SandboxUnavailable,
     Status,
     Task,
+    Tasksets,
     ordered_map,
     read_rows,
 )
@@ -30,7 +31,7 @@ from selfplay.sampling.prompts import Prompts, without_comments
 from selfplay.sampling.texts import Proposed
 from selfplay.tasks.buffer import draw_from
 from selfplay.tasks.held_out import Guard, equal_task, shipped_rows, without_held_out
-from selfplay.tasks.kind import CALLS, TaskKind
+from selfplay.tasks.kind import CALLS, TaskKind, is_taskset
 from selfplay.tasks.template import Template
 
 SEED_RUNS = 32
@@ -76,10 +77,10 @@ def require_seeds(config: Config) -> None:
     """Raise ConfigError, before anything loads, if the seeds' file or template cannot give them."""
     r = config.rollout
     if r.tasks is not None:
-        if not Path(r.tasks).is_file():
+        if not is_taskset(r.tasks) and not Path(r.tasks).is_file():
             raise ConfigError(
                 f"rollout.tasks: there is no file {r.tasks}; expected JSON Lines of tasks, as "
-                "`selfplay tasks RUN --out FILE` writes them"
+                "`selfplay tasks RUN --out FILE` writes them, or verifiers:TASKSET"
             )
         return
     if r.seed_file is not None and not Path(r.seed_file).is_file():
@@ -88,16 +89,32 @@ def require_seeds(config: Config) -> None:
         seed_tasks(config.template, r.seed_tasks, config.seed)
 
 
-def given_seeds(config: Config, sandbox: Sandbox, prompts: Prompts, guard: Guard) -> list[Task]:
+def taskset_tasks(config: Config, tasksets: Tasksets) -> tuple[list[Worked], list[str | Task]]:
+    """Return the tasks of a run's taskset that it trains on, and what it holds out: the tasksets'
+    tasks and other sources in `eval.held_out`; if that is empty, every tenth task."""
+    given, *others = tasksets.tasks if is_taskset(config.rollout.tasks) else [[], *tasksets.tasks]
+    if config.eval.held_out:
+        named = [source for source in config.eval.held_out if not is_taskset(source)]
+        return [*given], [*named, *(task for rows in others for task, _ in rows)]
+    return [row for i, row in enumerate(given, 1) if i % 10], [task for task, _ in given[9::10]]
+
+
+def given_seeds(
+    config: Config, sandbox: Sandbox, prompts: Prompts, guard: Guard, given: Iterable[Worked] = ()
+) -> list[Task]:
     """Return the seeds of a new run: all of `rollout.tasks`, or of `seed_file`, or the template's.
 
     From a seed file `seed_tasks` tasks of code_o and code_i that are not held out are drawn by the
-    run's seed, and up to as many of each other kind in play. Raises ConfigError if the file has too
-    few.
+    run's seed, and up to as many of each other kind in play. given: the tasks of a taskset in
+    `rollout.tasks`. Raises ConfigError if the file has too few.
     """
     r = config.rollout
     if r.tasks is not None:
-        return _fixed(Path(r.tasks), config, sandbox, prompts, guard)
+        kinds = [kind.name for kind in prompts.template.in_play]
+        rows = [row for row in given if not prompts.why_not_shown(row[0])]
+        if not is_taskset(r.tasks):
+            rows = _valid("rollout.tasks", Path(r.tasks), kinds, sandbox, prompts)
+        return _fixed(r.tasks, rows, kinds, config, guard)
     if r.self_seed:
         return [IDENTITY]
     if r.seed_file is None:
@@ -124,12 +141,10 @@ def given_seeds(config: Config, sandbox: Sandbox, prompts: Prompts, guard: Guard
 
 
 def _fixed(
-    place: Path, config: Config, sandbox: Sandbox, prompts: Prompts, guard: Guard
+    place: str, rows: list[Worked], kinds: Sequence[str], config: Config, guard: Guard
 ) -> list[Task]:
     """Return all valid tasks of `rollout.tasks`, one that is there twice two times; the easiest
     first for the order `solve_rate`."""
-    kinds = [kind.name for kind in prompts.template.in_play]
-    rows = _valid("rollout.tasks", place, kinds, sandbox, prompts)
     present = {task.kind for task, _ in rows}
     if missing := [kind for kind in kinds if kind not in present]:
         raise ConfigError(
@@ -148,8 +163,8 @@ def _fixed(
             if not isinstance(row.get("solve_rate"), int | float):
                 raise ConfigError(
                     f"rollout.tasks_order is solve_rate, and {place} has none for "
-                    f"{task.program!r}; expected a number in every row, as `selfplay tasks` writes "
-                    "it, or --set rollout.tasks_order=shuffled"
+                    f"{task.program or task.input!r}; expected a number in every row, as `selfplay "
+                    "tasks` writes it, or --set rollout.tasks_order=shuffled"
                 )
         rows.sort(key=lambda pair: -pair[1]["solve_rate"])
     return [replace(task, id=f"seed-{number}") for number, (task, _) in enumerate(rows)]

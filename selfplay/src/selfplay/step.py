@@ -211,7 +211,7 @@ def record_outcomes(run: Run, matches: Sequence[Pair], solved: Sequence[Proposed
             tasks=len(of_match) - infra_errors,
             valid=len(valid),
             attempts=len(attempts),
-            solved=sum(a.score >= 1.0 for a in attempts),
+            solved=sum(a.solved for a in attempts),
             unsolved=sum(p.solve_rate == 0.0 for p in valid),
             infra_errors=infra_errors,
         )

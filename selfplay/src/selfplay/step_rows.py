@@ -6,6 +6,7 @@ from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from code_verifier import Status
@@ -154,7 +155,8 @@ def _attempt_rows(attempts: Sequence[Attempt]) -> tuple[rows.AttemptRow, ...]:
         thought = text if answer is None else text[: text.rfind(answer)]
         learned = next((a for a in group if a.reward is not None), group[0])
         rewards = finite(learned.reward), finite(learned.advantage)
-        attempt_rows.append(rows.AttemptRow(thought, answer, score, len(group), *rewards))
+        solved = UNSET if learned.solved_from == 1.0 else learned.solved
+        attempt_rows.append(rows.AttemptRow(thought, answer, score, len(group), *rewards, solved))
     return tuple(attempt_rows)
 
 

@@ -49,13 +49,14 @@ from selfplay.members.population import Members, open_population
 from selfplay.members.remote import RemotePopulation, open_workers
 from selfplay.reports.progress import Progress
 from selfplay.run import Extensions, Run
-from selfplay.sampling.judge import open_sandbox
+from selfplay.sampling.judge import open_sandbox, open_tasksets
 from selfplay.sampling.prompts import require_faithful, template_of
 from selfplay.seeds import (
     given_seeds,
     read_seeds,
     require_seeds,
     self_made_seeds,
+    taskset_tasks,
     write_seeds,
 )
 from selfplay.step import train_step
@@ -348,21 +349,24 @@ def _open(
             missing = sandbox.missing_determinism()
         if missing:
             progress.lacking(missing)
+        tasksets = stack.enter_context(open_tasksets(config))  # before the base, too
         population = stack.enter_context(members)
         if isinstance(population, RemotePopulation):
             progress.workers(population.pool.text)
         require_faithful(population.prompts.tokenizer, config.base)
         e = config.eval
+        given, measured = taskset_tasks(config, tasksets)
         seeds = read_seeds(directory / SEEDS)
-        guard = guard_of(e.held_out)
-        seeds = seeds or given_seeds(config, sandbox, population.prompts, guard)
-        held_out = held_out_tasks(e.held_out, e.tasks) if e.eval_every else []
+        guard = guard_of(measured)
+        seeds = seeds or given_seeds(config, sandbox, population.prompts, guard, given)
+        held_out = held_out_tasks(measured, e.tasks) if e.eval_every else []
         require_room(held_out, population.prompts.why_not_shown)
         run = Run(
             config=config,
             directory=directory,
             population=population,
             sandbox=sandbox,
+            tasksets=tasksets,
             held_out=held_out,
             guard=guard,
             born={"teacher": config.teachers, "student": config.students},

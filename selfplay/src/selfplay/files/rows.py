@@ -39,12 +39,14 @@ class AttemptRow(Struct, frozen=True):
     answer: str | None = None
     """None if none could be read."""
     score: float | None = 0.0
-    """In [0, 1]; None if the sandbox failed, so that it was not judged."""
+    """In [0, 1], of a taskset any number; None if it was not judged, as if the sandbox failed."""
     count: int = 1
     reward: float | None = None
     """None if the answers trained no member."""
     advantage: float | None = None
     """The same."""
+    solved: bool | UnsetType = UNSET
+    """Whether it solves the task, if `rollout.solved_from` is not 1."""
 
     @property
     def verdict(self) -> str:
@@ -53,7 +55,7 @@ class AttemptRow(Struct, frozen=True):
             return "ill-formed"
         if self.score is None:
             return "not judged"
-        if self.score >= 1.0:
+        if self.score >= 1.0 if self.solved is UNSET else self.solved:
             return "right"
         return "partly" if self.score > 0.0 else "wrong"
 

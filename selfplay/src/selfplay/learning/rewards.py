@@ -31,6 +31,7 @@ from selfplay.files.rows import BASE
 from selfplay.learning.batch import TrainingSample
 from selfplay.objects import called
 from selfplay.sampling.texts import Attempt, Proposed
+from selfplay.tasks.kind import TASKSET
 
 ZERO_STD = 1e-12
 """A standard deviation of rewards up to this share of the largest is rounding, and counts as 0."""
@@ -127,10 +128,12 @@ def verifier(attempt: Attempt) -> float:
     """Return the reward of an answer by its grade, as in Absolute Zero (arXiv 2505.03335).
 
     A positive score is the reward (in [0, 1]; for code_f the share of hidden examples passed);
-    score 0 earns -0.5, a text without an answer -1.
+    score 0 earns -0.5, a text without an answer -1. A reply to a taskset's prompt earns its score.
     """
     if attempt.answer is None:
         return -1.0
+    if attempt.task.kind == TASKSET:
+        return attempt.score
     return attempt.score if attempt.score > 0.0 else -0.5
 
 

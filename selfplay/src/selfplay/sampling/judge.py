@@ -14,6 +14,7 @@ from code_verifier import (
     SandboxUnavailable,
     Status,
     Task,
+    Tasksets,
     Verdict,
     measure,
     ordered_map,
@@ -21,6 +22,7 @@ from code_verifier import (
 from selfplay.config import Config
 from selfplay.sampling.prompts import Prompts
 from selfplay.sampling.texts import FORM, Attempt, Proposed
+from selfplay.tasks.kind import TASKSET, is_taskset
 
 
 def open_sandbox(config: Config) -> Sandbox:
@@ -66,14 +68,27 @@ def validate(proposed: Iterable[Proposed], sandbox: Sandbox, prompts: Prompts) -
 
 
 def program_metrics(written: Proposal | Task) -> Metrics | None:
-    """Return the measures of a program; None if it cannot be parsed."""
+    """Return the measures of a program; None if there is none, or it cannot be parsed."""
+    if not written.program:
+        return None
     try:
         return measure(written.parsed if isinstance(written, Proposal) else written.program)
     except CodeVerifierError:
         return None
 
 
-def grade(attempts: Iterable[Attempt], sandbox: Sandbox, prompts: Prompts) -> None:
+def open_tasksets(config: Config) -> Tasksets:
+    """Return those that `rollout.tasks` and `eval.held_out` name. Raises CodeVerifierError."""
+    r, e = config.rollout, config.eval
+    named = [(r.tasks, r.taskset), *((name, e.taskset) for name in e.held_out)]
+    given = [(name, values) for name, values in named if is_taskset(name)]
+    sources = [{"name": n, "config": values, "limit": r.taskset_limit} for n, values in given]
+    return Tasksets(sources, config.sandbox.workers, config.sandbox.wall_s)
+
+
+def grade(
+    attempts: Iterable[Attempt], sandbox: Sandbox, prompts: Prompts, tasksets: Tasksets
+) -> None:
     """Grade attempts while others are sampled. Raises SandboxUnavailable, as `require_judged`."""
     sampled: list[Attempt] = []
 
@@ -86,11 +101,13 @@ def grade(attempts: Iterable[Attempt], sandbox: Sandbox, prompts: Prompts) -> No
         task, answer = pair
         if answer is None:
             return Grade(0.0, "ill-formed")
+        if task.kind == TASKSET:
+            return tasksets.grade(task, answer)
         return prompts.template.kind(task.kind).grade(task, answer, sandbox)
 
     for i, result in enumerate(ordered_map(judge, answers(), sandbox.workers, share=True)):
         sampled[i].score, sampled[i].reason = result.score, result.reason
-        sampled[i].infra_error = not result.judged
+        sampled[i].infra_error, sampled[i].solved_from = not result.judged, prompts.solved_from
     require_judged(
         "answers",
         (

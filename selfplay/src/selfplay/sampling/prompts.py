@@ -11,7 +11,7 @@ from lora_evo.model import Request, Rollout, before_stop, encoded
 from selfplay.config import Config
 from selfplay.errors import ConfigError
 from selfplay.sampling.texts import Attempt, Proposed, W
-from selfplay.tasks.kind import TaskKind
+from selfplay.tasks.kind import TASKSET, TaskKind
 from selfplay.tasks.template import Template, control_token_in, control_tokens, template_named
 
 _PROGRAM = "def f(a):\n    if a:\n\n        return 'A  b'\n  B = 1\n   c = 2\n\td = 3\n    return B"
@@ -35,6 +35,7 @@ class Prompts:
         self, config: Config, template: Template, tokenizer: Any, context: int | None
     ) -> None:
         self.template, self.tokenizer, self._config = template, tokenizer, config
+        self.solved_from = config.rollout.solved_from
         self._control_tokens = control_tokens(tokenizer)
         self._ids = lru_cache(1024)(self._encoded)
         """Returns the token ids of a prompt."""
@@ -62,7 +63,7 @@ class Prompts:
 
     def requests(self, asked: Sequence[W]) -> list[Request]:
         """Return the requests for drafts or attempts."""
-        r, stops = self._config.rollout, self.template.stops
+        r = self._config.rollout
         return [
             Request(
                 self._ids(self.text_of(a)),
@@ -70,32 +71,29 @@ class Prompts:
                 r.max_completion_length if isinstance(a, Attempt) else r.max_proposal_length,
                 a.temperature if isinstance(a, Attempt) else r.temperature,
                 a.seed,
-                stops,
+                self.template.stops_of(_kind_of(a)),
             )
             for a in asked
         ]
 
     def read(self, asked: Proposed | Attempt, rollout: Rollout) -> Proposal | str | None:
         """Return the proposal or answer in a rollout; None if it has none, or was cut."""
-        if (ended := self._ended(rollout)) is None:
-            return None
+        ended = before_stop(rollout.text, self.template.stops_of(kind := _kind_of(asked)))
+        if rollout.finish_reason == "length" and ended == rollout.text and kind != TASKSET:
+            return None  # cut at the limit before any stop
         if isinstance(asked, Attempt):
             return self.template.parse_answer(asked.task, ended)
         proposal = self.template.parse_proposal(asked.kind, asked.references, ended)
         return None if proposal is None else without_comments(proposal)
-
-    def _ended(self, rollout: Rollout) -> str | None:
-        """Return the text before the first stop; None if it was cut at the limit before any."""
-        before = before_stop(rollout.text, self.template.stops)
-        cut = rollout.finish_reason == "length" and before == rollout.text
-        return None if cut else before
 
     def why_not_shown(self, task: Task) -> str:
         """Return why a task cannot be in prompts; '' if it can."""
         return self.control_token_in(task) or self.why_too_long(task)
 
     def control_token_in(self, task: Task) -> str:
-        """Return which text of a task contains a control token; '' if none does."""
+        """Return which text of a task contains a control token; '' if none does, or any may."""
+        if task.kind == TASKSET:
+            return ""
         return control_token_in(task, self._control_tokens, self.template.marks)
 
     def why_too_long(self, task: Task) -> str:
@@ -122,6 +120,10 @@ class Prompts:
 
     def _encoded(self, prompt: str) -> tuple[int, ...]:
         return encoded(self.tokenizer, prompt, self.template.start_token)
+
+
+def _kind_of(asked: Proposed | Attempt) -> str:
+    return asked.task.kind if isinstance(asked, Attempt) else asked.kind
 
 
 def require_faithful(tokenizer: Any, base: str) -> None:

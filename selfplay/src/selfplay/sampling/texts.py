@@ -24,8 +24,9 @@ class Attempt:
     """One try of a member (None: the frozen base) at a task.
 
     - answer: None if the text has no answer.
-    - score: in [0, 1]; 1 solves the task.
-    - infra_error: the sandbox failed, not the answer; no number counts this attempt.
+    - score: in [0, 1], of a taskset any number; at least solved_from solves the task.
+    - infra_error: the sandbox, or a taskset's reward, failed, not the answer; no number counts this
+      attempt.
     - reward, advantage: None if it trains no member.
     """
 
@@ -41,6 +42,12 @@ class Attempt:
     reward: float | None = None
     advantage: float | None = None
     prompt: str = ""
+    solved_from: float = 1.0
+
+    @property
+    def solved(self) -> bool:
+        """Whether the answer solves the task."""
+        return self.score >= self.solved_from
 
     @property
     def writer(self) -> str | None:
@@ -164,7 +171,7 @@ class Proposed:
 
 def share_solved(attempts: Sequence[Attempt]) -> float:
     """Return the share of attempts that solved their task; 0 without any."""
-    return sum(a.score >= 1.0 for a in attempts) / len(attempts) if attempts else 0.0
+    return sum(a.solved for a in attempts) / len(attempts) if attempts else 0.0
 
 
 W = TypeVar("W", Proposed, Attempt)

@@ -77,24 +77,7 @@ def chat_frame(tokenizer: Any, base: str) -> Callable[[str], str]:
         )
 
     def frame(request: str) -> str:
-        turns = [{"role": "user", "content": in_form(request)}]
-        try:
-            text: str = tokenizer.apply_chat_template(
-                turns,
-                tokenize=False,
-                add_generation_prompt=True,
-                strftime_now=TODAY.strftime,  # overrides transformers' own
-            )
-        except Exception as error:  # templates are programs and may raise anything
-            raise ConfigError(
-                f"the chat template of {base} refuses a prompt: {first_line(error)}; use "
-                "template=azr, or mend chat_template in the model's folder"
-            ) from None
-        if request.strip() not in text:
-            raise ConfigError(
-                f"the chat template of {base} leaves the user's text out or changes it; use "
-                "template=azr, or mend chat_template in the model's folder"
-            )
+        text = chat_prompt(tokenizer, base, "", in_form(request))
         # Templates of reasoning models add <think> themselves, and those that need not reason an
         # empty thought.
         text = _EMPTY_THOUGHT.sub("", text)
@@ -102,6 +85,35 @@ def chat_frame(tokenizer: Any, base: str) -> Callable[[str], str]:
 
     frame(_PROBE)
     return frame
+
+
+def chat_prompt(tokenizer: Any, base: str, system: str, text: str) -> str:
+    """Return the prompt of a system prompt ("": none) and a user's text in the tokenizer's chat
+    template; base as for `chat_frame`. Raises ConfigError if it fails or changes the text."""
+    turns = [{"role": "system", "content": system}] if system else []
+    try:
+        prompt: str = tokenizer.apply_chat_template(
+            [*turns, {"role": "user", "content": text}],
+            tokenize=False,
+            add_generation_prompt=True,
+            strftime_now=TODAY.strftime,  # overrides transformers' own
+        )
+    except Exception as error:  # templates are programs and may raise anything
+        raise ConfigError(
+            f"the chat template of {base} refuses a prompt: {first_line(error)}; use "
+            "template=azr, or mend chat_template in the model's folder"
+        ) from None
+    if text.strip() not in prompt:
+        raise ConfigError(
+            f"the chat template of {base} leaves the user's text out or changes it; use "
+            "template=azr, or mend chat_template in the model's folder"
+        )
+    return prompt
+
+
+def plain_prompt(system: str, text: str) -> str:
+    """Return the prompt of both for a model without chat training."""
+    return "\n".join(filter(None, (system, f"User: {text}", "Assistant:")))
 
 
 class _Kind(CodeKind, Protocol):
@@ -190,7 +202,7 @@ class _Call(_Kind, Protocol):
         return _completion(_pair(task), thought)
 
 
-class _Output(CodeO, _Call):
+class Output(CodeO, _Call):
     fence, shown, fits = "output", ("input",), staticmethod(is_output)
     goal = (
         "The task for the solver: given the program and the input, predict the output. Make the "
@@ -261,7 +273,7 @@ class _Function(CodeF, _Kind):
         )
 
 
-KINDS: tuple[TaskKind, ...] = (_Output(), _Input(), _Function())
+KINDS: tuple[TaskKind, ...] = (Output(), _Input(), _Function())
 
 
 def _pair(task: Task) -> str:

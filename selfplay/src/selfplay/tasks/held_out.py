@@ -20,6 +20,7 @@ NANO_SETS = ("nano_code_f", "nano_code_i", "nano_code_o", "nano_long")
 """Sets of tasks on programs that no example of the pretraining of nano shows."""
 EASY = "easy_code_o"
 """The set on one-line programs, which a small real model can learn to solve."""
+SHIPPED = (*NANO_SETS, EASY)
 
 
 HELD_OUT = "held_out"
@@ -43,11 +44,11 @@ def nano_tasks(name: str) -> list[HeldOutTask]:
     ]
 
 
-def held_out_tasks(sources: tuple[str, ...], count: int) -> list[HeldOutTask]:
+def held_out_tasks(sources: Iterable[str | Task], count: int) -> list[HeldOutTask]:
     """Return up to `count` tasks, spread evenly over the kinds and levels of the sources.
 
-    A source is one of `NANO_SETS`, `EASY`, or a JSON Lines file of tasks from `selfplay tasks`
-    (with an optional `level`). Raises ConfigError for any other.
+    A source is one of `SHIPPED`, a JSON Lines file of tasks from `selfplay tasks` (with an optional
+    `level`), or a task. Raises ConfigError for any other.
     """
     groups: dict[tuple[str, int], list[HeldOutTask]] = defaultdict(list)
     for source in sources:
@@ -75,7 +76,7 @@ def require_room(tasks: Iterable[HeldOutTask], why_not_shown: Callable[[Task], s
             )
 
 
-def guard_of(sources: tuple[str, ...]) -> Guard:
+def guard_of(sources: Iterable[str | Task]) -> Guard:
     """Return all tasks of the sources, those too that no evaluation asks."""
     guard = defaultdict[Hashable, list[Task]](list)
     for held_out in held_out_tasks(sources, sys.maxsize):
@@ -127,12 +128,14 @@ def _spread(tasks: list[HeldOutTask], count: int) -> list[HeldOutTask]:
     return [tasks[i * len(tasks) // count] for i in range(count)]
 
 
-def _read(source: str) -> list[HeldOutTask]:
+def _read(source: str | Task) -> list[HeldOutTask]:
+    if isinstance(source, Task):
+        return [HeldOutTask(source, 0)]
     if source in NANO_SETS:
         return nano_tasks(source)
     path = DATA / f"{source}.jsonl" if source == EASY else Path(source)
     if not path.is_file():
-        expected = one_of(source, (*NANO_SETS, EASY))
+        expected = one_of(source, SHIPPED)
         raise ConfigError(
             f"eval.held_out: {source!r} is neither a set of held-out tasks nor a file; {expected}"
         )

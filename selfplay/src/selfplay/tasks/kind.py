@@ -9,7 +9,7 @@ it.
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from code_verifier import Grade, Proposal, Sandbox, Task, Verdict
+from code_verifier import Grade, Proposal, Sandbox, Task, Tasksets, Verdict
 from selfplay.errors import ConfigError
 from selfplay.objects import find_objects
 from selfplay.settings import one_of
@@ -17,6 +17,12 @@ from selfplay.settings import one_of
 CALLS = ("code_o", "code_i")
 """Kinds about one call of a program, which serve each other as references."""
 BUILT_IN = (*CALLS, "code_f")
+TASKSET = Tasksets.KIND
+
+
+def is_taskset(name: str | None) -> bool:
+    """Return whether a setting names a taskset of `verifiers`, not a file."""
+    return (name or "").startswith(Tasksets.PREFIX)
 
 
 @runtime_checkable

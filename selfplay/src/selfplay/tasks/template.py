@@ -7,12 +7,13 @@ found by the base's own tokenizer, so that its normalisation and its rules for w
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from code_verifier import Proposal, Task
 from selfplay.errors import ConfigError
 from selfplay.tasks import azr, nano
-from selfplay.tasks.kind import BUILT_IN, TaskKind, kinds_in_play
+from selfplay.tasks.kind import BUILT_IN, TASKSET, TaskKind, kinds_in_play
 
 Frame: TypeAlias = Callable[[str], str]
 """Returns the prompt of a request."""
@@ -29,6 +30,8 @@ class Template:
     stops: tuple[str, ...] = ()
     """Texts that end a completion, as the end token does."""
     frame: Frame = str
+    chat: Callable[[str, str], str] = azr.plain_prompt
+    """Returns the prompt of a taskset's system prompt, which may be empty, and the user's text."""
     marks: re.Pattern[str] | None = None
     """Marks of the frame that are no control tokens; no text of a task may contain one."""
     start_token: bool = False
@@ -44,6 +47,10 @@ class Template:
             "or one of your own in rollout.kinds"
         )
 
+    def stops_of(self, kind: str) -> tuple[str, ...]:
+        """Return the texts that end a completion for this kind; a taskset's has no form of ours."""
+        return tuple(s for s in self.stops if kind != TASKSET or s != azr.ANSWERED)
+
     def propose_prompt(self, kind: str, references: Sequence[Task]) -> str:
         """Return the prompt that asks for a task of this kind."""
         return self.frame(self.kind(kind).propose_prompt(references))
@@ -58,6 +65,8 @@ class Template:
 
     def solve_prompt(self, task: Task) -> str:
         """Return the prompt that asks for a solution."""
+        if task.kind == TASKSET:
+            return self.chat(task.message, task.input or "")
         return self.frame(self.kind(task.kind).solve_prompt(task))
 
     def parse_answer(self, task: Task, text: str) -> str | None:
@@ -69,9 +78,32 @@ class Template:
         return self.kind(task.kind).answer_text(task, thought)
 
 
-NANO = Template(nano.KINDS, nano.KINDS)
+class _Taskset:
+    """A reply to a taskset's prompt; `Tasksets.KIND` says what the fields of a task hold."""
+
+    name, words = TASKSET, "reply to a prompt of a taskset"
+    shows: tuple[str, ...] = ()
+
+    def gold(self, task: Task) -> str:
+        raise ConfigError(f"kind {self.name} has no answer_text, which `selfplay sft` needs")
+
+
+class _NanoReply(_Taskset, nano.Output):
+    """The prompt takes the place of a program, and the reply that of an output."""
+
+
+class _Reply(_Taskset, azr.Output):
+    def parse_answer(self, task: Task, text: str) -> str | None:
+        return text
+
+
+NANO = Template(
+    (*nano.KINDS, _NanoReply()),
+    nano.KINDS,
+    chat=lambda system, text: f"<|solve_o|>{system}{text}<|think|>",
+)
 AZR = Template(
-    azr.KINDS,
+    (*azr.KINDS, _Reply()),
     azr.KINDS,
     stops=(azr.ANSWERED, azr.NEXT_TURN),
     frame=azr.plain_frame,
@@ -99,8 +131,10 @@ def template_named(
     if name == "azr-chat":
         from lora_evo.model import load_tokenizer
 
-        frame = azr.chat_frame(load_tokenizer(base), base)
-        template = replace(template, stops=(azr.ANSWERED,), frame=frame, start_token=False)
+        tokenizer = load_tokenizer(base)
+        frame, chat = azr.chat_frame(tokenizer, base), partial(azr.chat_prompt, tokenizer, base)
+        stops = (azr.ANSWERED,)
+        template = replace(template, stops=stops, frame=frame, chat=chat, start_token=False)
     return template
 
 
