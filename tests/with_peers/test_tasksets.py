@@ -1,5 +1,6 @@
 """Runs on tasksets of `verifiers`: one of ours, one whose rewards misbehave, and wrong ones."""
 
+import json
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -8,14 +9,16 @@ from pathlib import Path
 import pytest
 from json_lines import read_rows
 
-from code_verifier import Tasksets
+from code_verifier import Sandbox, Tasksets
 from code_verifier.taskset_child import answer
 from selfplay.config import read_config
 from selfplay.files.record import read_run
 from selfplay.reports.run_page import report, summary
 from selfplay.settings import override, read_preset
+from selfplay.tasks.held_out import nano_tasks
+from selfplay.tasks.template import AZR
 from selfplay.training import resume, train
-from selfplay_command import command, outcome, refused, train_until
+from selfplay_command import command, outcome, refused, train_until, worked
 
 pytest.importorskip("verifiers.v1")
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -314,3 +317,57 @@ def test_a_taskset_that_differs_each_time_judges_nothing(own):
         (own / "differing.py").write_text(ODD.replace("Obey.", "Obey, now."))
         assert not tasksets.grade(task, "die").judged
         assert "lacks this task" in tasksets.grade(task, "fine").reason
+
+
+REPLIES = ("right", "other", "bare", "none", "open", "two")
+
+
+def replies(tasks):
+    """A reply to each task, of which most are read and some are right."""
+    for number, task in enumerate(tasks):
+        right, other = (AZR.answer_text(t, "hm") for t in (task, tasks[number - 3]))
+        bare = right.rpartition("<answer>")[2].removesuffix("</answer>")
+        how = {"right": right, "other": other, "bare": bare, "none": "I do not know."}
+        how |= {"open": right[:-14], "two": f"{other}\n{right}"}
+        yield how[REPLIES[number % len(REPLIES)]]
+
+
+def test_an_exported_taskset_scores_as_our_grader(tmp_path, monkeypatch):
+    sets = [nano_tasks(name) for name in ("nano_code_o", "nano_code_i", "nano_code_f")]
+    tasks = [held_out.task for three in zip(*sets, strict=False) for held_out in three][:100]
+    file, out = tmp_path / "tasks.jsonl", tmp_path / "my_tasks"
+    file.write_text("".join(json.dumps(task.to_row()) + "\n" for task in tasks))
+    assert "100 tasks" in worked("export-taskset", file, out)
+    refused(command("export-taskset", file, out), "exists")
+    refused(command("export-taskset", file, tmp_path / "My-tasks"), "cannot be a taskset's id")
+    monkeypatch.syspath_prepend(out)
+    scores = []
+    source = {"name": "my_tasks", "config": {}, "limit": None}
+    with Tasksets([source], wall_s=120) as tasksets, Sandbox() as sandbox:
+        given = list(replies(tasks))
+        theirs = [
+            tasksets.grade(task, reply)
+            for (task, _), reply in zip(tasksets.tasks[0], given, strict=True)
+        ]
+        for task, reply, grade in zip(tasks, given, theirs, strict=True):
+            answer = AZR.parse_answer(task, reply)
+            ours = 0.0 if answer is None else sandbox.grade(task, answer, fail_fast=True).score
+            assert grade.judged, grade
+            assert grade.score == ours, (task.kind, reply)
+            scores.append(ours)
+    assert len(scores) == 100
+    assert 30 < sum(score == 1.0 for score in scores) < 80
+
+
+def test_the_tasks_of_a_run_become_a_taskset(tmp_path):
+    run = tmp_path / "run"
+    data = read_preset("nano")
+    own = ("rollout.tasks=null", "teachers=1", "rollout.kinds=[code_o]", "eval.eval_every=0")
+    for text in (*SMALL, *own, "steps=1"):
+        override(data, text)
+    train(read_config(data), run)
+    worked("export-taskset", run, tmp_path / "written")
+    accepted = [row for row in read_rows(run / "tasks.jsonl") if row["status"] == "ok"]
+    rows = read_rows(tmp_path / "written" / "written" / "tasks.jsonl")
+    assert [row["program"] for row in rows] == [row["program"] for row in accepted]
+    assert all(row["program"] in row["prompt"] for row in rows)

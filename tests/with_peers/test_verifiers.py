@@ -1,4 +1,5 @@
-"""`vf-eval` loads the example's taskset and its environment, and its traces have our rewards.
+"""`vf-eval` loads the tasksets of the example and of `selfplay export-taskset`, and the example's
+environment, and its traces have our rewards.
 
 The model is a small server of the chat protocol whose replies are fixed.
 """
@@ -15,6 +16,8 @@ from typing import Any
 
 import pytest
 from meanwhile import serving
+
+from selfplay.files.export import export_taskset
 
 pytest.importorskip("verifiers.v1")
 FOLDER = Path(__file__).parents[2] / "examples" / "code_verifier" / "verifiers"
@@ -54,19 +57,25 @@ def model(reply: Callable[[str], str]) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_port}/v1"
 
 
-def traces(tmp_path: Path, reply: Callable[[str], str], *words: str) -> list[Any]:
-    """The traces of `vf-eval` on the taskset."""
+def traces(
+    tmp_path: Path,
+    reply: Callable[[str], str],
+    *words: str,
+    taskset: str = "code_tasks",
+    folder: Path = FOLDER,
+) -> list[Any]:
+    """The traces of `vf-eval` on the taskset in a folder."""
     with model(reply) as url:
         done = subprocess.run(
             [
-                *(Path(sys.executable).with_name("vf-eval"), "code_tasks", *words),
+                *(Path(sys.executable).with_name("vf-eval"), taskset, *words),
                 *("--model", "fixed", "--client.base-url", url),
                 *("--client.api-key-var", "FIXED_KEY", "--no-push", "--no-rich"),
                 *("--run.name", "run", "--output-dir", str(tmp_path)),
             ],
             env=os.environ
             | {
-                "PYTHONPATH": str(FOLDER),
+                "PYTHONPATH": str(folder),
                 "FIXED_KEY": "none",
                 "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             },
@@ -87,6 +96,17 @@ def test_single_tasks(tmp_path: Path) -> None:
     assert [trace["rewards"]["right"]["score"] for trace in right] == [1.0] * 3
     wrong = traces(tmp_path / "wrong", lambda _: RIGHT["doubles"], *seat)
     assert sorted(trace["rewards"]["right"]["score"] for trace in wrong) == [0.0, 0.0, 1.0]
+
+
+def test_a_taskset_that_selfplay_exported(tmp_path: Path) -> None:
+    task = {"kind": "code_o", "program": "def f(a):\n    return a", "input": "1", "output": "1"}
+    rows = [task, task | {"input": "2", "output": "2"}]
+    (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    export_taskset(tmp_path / "tasks.jsonl", tmp_path / "written")
+    seat = ["--env.agent.harness.id", "null", "--env.agent.runtime.type", "subprocess"]
+    given = {"taskset": "written", "folder": tmp_path / "written"}
+    found = traces(tmp_path / "out", lambda _: "<answer>2</answer>", *seat, **given)
+    assert sorted(trace["rewards"]["right"]["score"] for trace in found) == [0.0, 1.0]
 
 
 @pytest.mark.parametrize(

@@ -392,6 +392,20 @@ def tasks(run: Path, out: Path, form: str) -> None:
     click.echo(export_tasks(run, out, form))
 
 
+@main.command("export-taskset")
+@click.argument("source", type=PATH, metavar="RUN|FILE")
+@click.argument("out", type=PATH, metavar="DIR")
+def taskset(source: Path, out: Path) -> None:
+    """Write tasks as a taskset of `verifiers`.
+
+    Takes the accepted tasks of a RUN, or those of a FILE from `selfplay tasks`. DIR is a new
+    directory for an installable package, whose name is the taskset's id; its reward is our sandbox.
+    """
+    from selfplay.files.export import export_taskset
+
+    click.echo(export_taskset(source, out))
+
+
 @main.command()
 @click.argument("run", type=PATH)
 @click.argument("member")

@@ -9,6 +9,7 @@ from typing import Any
 
 import lora_evo.model
 from code_verifier import Task
+from code_verifier import read_rows as read_json_lines
 from lora_evo import LoraEvoError, read_lineage
 from lora_evo.files import appearing, check_output, write_text
 from selfplay.config import Config
@@ -16,6 +17,7 @@ from selfplay.errors import SelfplayError
 from selfplay.files.layout import EVALS, TASKS, open_config
 from selfplay.files.rows import EvalRow, TaskRow, read_rows
 from selfplay.tasks import azr
+from selfplay.tasks.held_out import DATA
 from selfplay.tasks.kind import BUILT_IN, CALLS
 from selfplay.tasks.template import AZR
 
@@ -119,6 +121,34 @@ def export_tasks(run: Path, out: Path, form: str = "ours") -> str:
         "verl": (_verl_row(index, task) for index, task in enumerate(tasks)),
     }
     return "\n".join([_write_rows(out, rows_of[form]), *lines])
+
+
+def export_taskset(source: Path, out: Path) -> str:
+    """Write tasks as an installable taskset of `verifiers`, a new directory whose name is its id;
+    return a line that says how many.
+
+    source: a run, for its accepted tasks, or a file of tasks. Each task is asked as with
+    template=azr-chat; other kinds than the built-in ones are left out.
+    """
+    _require_new(out)
+    if not (name := out.name).isidentifier() or name != name.lower():
+        raise SelfplayError(f"{name} cannot be a taskset's id; expected a word, as my_tasks")
+    if source.is_dir():
+        open_config(source)
+        given = [row.task() for row in read_rows(source / TASKS, TaskRow) if row.accepted]
+    else:
+        given = [Task.from_row(row, complete=True) for _, row in read_json_lines(source)]
+    tasks = [task for task in given if task.kind in BUILT_IN]
+    if not tasks:
+        raise SelfplayError(f"{source} has no task of {', '.join(BUILT_IN)}")
+    with appearing(out) as draft:
+        (draft / name).mkdir(parents=True)
+        project = (DATA / "taskset" / "pyproject.txt").read_text()
+        (draft / "pyproject.toml").write_text(project.replace("NAME", name))
+        shutil.copy(DATA / "taskset" / "module.txt", draft / name / "__init__.py")
+        asked = ({"prompt": _conversation(t)[0]["content"], **t.to_row()} for t in tasks)
+        _write_rows(draft / name / "tasks.jsonl", asked)
+    return f"{len(tasks)} tasks: {out}; pip install it, then: vf-eval {name}"
 
 
 def _write_rows(out: Path, rows: Iterable[dict[str, Any]]) -> str:
