@@ -5,12 +5,18 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 from json_lines import read_rows
 
 from code_verifier import Sandbox, Tasksets
 from code_verifier.taskset_child import answer
+from evals import EvalsError
+from evals.catalog import load_named
+from evals.cli import main as evals
+from evals.recipes import render
 from selfplay.config import read_config
 from selfplay.files.record import read_run
 from selfplay.reports.run_page import report, summary
@@ -317,6 +323,29 @@ def test_a_taskset_that_differs_each_time_judges_nothing(own):
         (own / "differing.py").write_text(ODD.replace("Obey.", "Obey, now."))
         assert not tasksets.grade(task, "die").judged
         assert "lacks this task" in tasksets.grade(task, "fine").reason
+
+
+def test_adapters_are_measured_on_a_taskset(tmp_path):
+    """Of three questions one is answered rightly, one in part, and one reward raises."""
+    (tmp_path / "odd.toml").write_text("count = 3\n")
+    name = f"verifiers:odd:Bounded={tmp_path / 'odd.toml'}"
+    rows = [("odd:Bounded/0", "write"), ("odd:Bounded/1", "fine"), ("odd:Bounded/2", "raise")]
+    samples = tmp_path / "samples.jsonl"
+    samples.write_text("".join(json.dumps({"id": i, "response": r}) + "\n" for i, r in rows))
+    done = CliRunner().invoke(
+        evals, ["grade", name, str(samples), "--out", str(tmp_path / "v.jsonl")]
+    )
+    assert done.exit_code in (0, 1), done.output
+    verdicts = read_rows(tmp_path / "v.jsonl")
+    assert [row["correct"] for row in verdicts] == [True, False, None]
+    assert "as told, in two lines" in verdicts[2]["reason"]
+    (benchmark,) = load_named([name], [])
+    (question, *_), recipe = benchmark.questions, benchmark.recipe
+    template = SimpleNamespace(chat_template="x", apply_chat_template=lambda turns, **_: str(turns))
+    asked = render(recipe, "verifiers:odd:Bounded", question.fields, template)
+    assert asked == str([{"role": "system", "content": "Obey."}, {"role": "user", "content": "0"}])
+    with pytest.raises(EvalsError, match=r"No such file or directory: .*none.toml"):
+        load_named(["verifiers:odd:Odd=none.toml"], [])
 
 
 REPLIES = ("right", "other", "bare", "none", "open", "two")

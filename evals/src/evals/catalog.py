@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from code_verifier import Sandbox, ScriptRunner
+from code_verifier import Sandbox, ScriptRunner, Tasksets
 from evals.code import cruxeval, evalplus, livecodebench
 from evals.data import OFFICIAL, compare_published, load_source
 from evals.errors import EvalsError, did_you_mean
@@ -18,6 +18,7 @@ from evals.math import problems as math
 from evals.own import load_own
 from evals.question import Benchmark, Data
 from evals.recipes import CHAT, CODE, CRUXEVAL, MATH, RECIPES
+from evals.tasksets import load_taskset
 from lora_evo.terminal import first_line
 
 GROUP = "evals.benchmarks"
@@ -44,13 +45,16 @@ def benchmark_names() -> tuple[str, ...]:
 def load_benchmark(name: str, data: Data = PUBLISHED) -> Benchmark:
     """Load the benchmark called `name`, by default from where it is published.
 
-    Raises EvalsError for an unknown name, and for data that cannot be found or used.
+    `verifiers:TASKSET` is a taskset. Raises EvalsError for an unknown name, and for data that
+    cannot be found or used.
 
         >>> gsm8k = load_benchmark("gsm8k", Data("test.jsonl"))
         >>> gsm8k.questions[0].fields["problem"]
     """
     if name in _MODULES:
         return load_official(name, data)
+    if name.startswith(Tasksets.PREFIX):
+        return load_taskset(name)
     if (entry := added_benchmarks().get(name)) is None:
         raise EvalsError(f"unknown benchmark {name!r}; {did_you_mean(name, benchmark_names())}")
     place = f"benchmark {name!r} ({entry.value})"
@@ -112,6 +116,9 @@ def load_named(
     benchmarks = []
     for name in names:
         own, equals, file = name.partition("=")
+        if own.startswith(Tasksets.PREFIX):
+            benchmarks.append(load_taskset(own, file))
+            continue
         if equals:
             benchmarks.append(load_own(own, Path(file), grader))
             continue

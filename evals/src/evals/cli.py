@@ -144,8 +144,9 @@ def list_benchmarks(as_json: bool) -> int:
 )  # fmt: skip
 @_option(
     "--benchmark", "--tasks", "benchmarks", metavar="NAME[,NAME]", callback=_split_names,
-    required=True, help="Benchmarks to run: names of `evals list`, or NAME=FILE with questions of "
-    "your own (JSON Lines with --grader, or TOML with `file` and `grader`).",
+    required=True, help="Benchmarks to run: names of `evals list`, NAME=FILE with questions of "
+    "your own (JSON Lines with --grader, or TOML with `file` and `grader`), or verifiers:TASKSET, "
+    "with =TOML for values of its configuration.",
 )  # fmt: skip
 @_data
 @_grader

@@ -29,11 +29,11 @@ class Template:
     mode: in chat the tokenizer's chat template makes the turns, in completion the text is the
     prompt; never guessed, because some base models ship a chat template (Qwen2.5). text: with
     {fields} of the problem; other braces stay. stripped: fields lose white space at both ends.
-    system: a system turn (chat only). response_prefix: beginning of the answer, given to the model.
-    starter, no_starter: text for {format}, of a problem with and without starter code. stop: texts
-    that end a response and do not belong to it. continues: the solution is the prompt followed by
-    the response. tabs: spaces that replace a tab in the response; None keeps tabs. max_tokens: of
-    the response. source: where it was published.
+    system: a system turn (chat only); `{system}` is a field. response_prefix: beginning of the
+    answer, given to the model. starter, no_starter: text for {format}, of a problem with and
+    without starter code. stop: texts that end a response and do not belong to it. continues: the
+    solution is the prompt followed by the response. tabs: spaces that replace a tab in the
+    response; None keeps tabs. max_tokens: of the response. source: where it was published.
 
     shots: examples before the text, each `shot` with {fields} of its own. They are the first ones,
     or drawn by shot_seed, as lm-evaluation-harness draws them, from `examples`, the rows of
@@ -206,6 +206,8 @@ def render(
             "template; choose a recipe in completion mode: evalplus-completion for functions, azr "
             "for the others"
         )
+    if template.system == "{system}":
+        template = replace(template, system=fields.get("system"))
     return _chat(template, text, tokenizer, chat_template_args or {})
 
 
