@@ -145,5 +145,5 @@ def test_seeds_are_of_all_families():
 def test_the_world_takes_the_place_of_code_o_in_the_nano_template():
     template = template_named("nano", "nano", ["studies.collapse.niches:NICHES"])
     assert template.in_play == (NICHES,)
-    assert [kind.name for kind in template.kinds] == ["code_o", "code_i", "code_f"]
+    assert [kind.name for kind in template.kinds] == ["code_o", "code_i", "code_f", "taskset"]
     assert template.kind("code_o") is NICHES
