@@ -74,7 +74,7 @@ def test_r_zero_pays_for_students_that_agree_in_half_of_their_answers(answers, r
 
 @pytest.mark.slow
 def test_todays_code_gives_the_kept_run_of_a_frozen_teacher(tmp_path):
-    """Up to its first evaluation. Another processor rounds otherwise, so gains may differ a little."""
+    """Up to its first evaluation, about: another processor rounds otherwise."""
     config = open_plan("studies/lab/kept.yaml").run_config("frozen", 1)
     (row,) = (row for row in read_kept(KEPT) if (row.arm, row.seed) == ("frozen", 1))
     step, gains = row.gains[0]
