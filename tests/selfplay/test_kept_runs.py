@@ -98,6 +98,14 @@ def test_a_shorter_run_is_compared_at_its_own_steps(whole, mine, kept):
     assert any(said in line for line in compared.lines())
 
 
+def test_a_run_that_is_not_finished_is_not_kept(mine):
+    for name in ("metrics.jsonl", "eval.jsonl"):
+        path = mine / "mine" / "seed-2" / name
+        write_rows(path, [row for row in read_rows(path) if row["step"] <= 30])
+    assert command("compare", mine, "--keep", "mine.jsonl").stderr == "2 runs kept\n"
+    assert [row["seed"] for row in read_rows(mine.with_name("mine.jsonl"))] == [1, 3]
+
+
 def test_text_and_page_have_a_row_for_each_arm_and_a_chart_for_each_curve(mine, kept):
     text = worked("compare", mine, "--with", kept, "--html", "page.html")
     assert any(line.startswith("strong ") for line in text.splitlines())

@@ -346,7 +346,7 @@ def experiment(plan: str, out: Path, workers: int, assignments: tuple[str, ...])
     "--with", "kept", type=PATH,
     help="Compare every arm with kept runs, too: a file that --keep wrote, or a folder of such.",
 )  # fmt: skip
-@click.option("--keep", type=PATH, help="JSON Lines file to write: a row for each run here.")
+@click.option("--keep", type=PATH, help="JSON Lines file to write: a row for each finished run.")
 @PAGE
 @JSON
 def compare(

@@ -261,10 +261,12 @@ def _beside(comparison: Comparison, rows: Sequence[KeptRun]) -> Comparison:
 
 
 def keep_runs(comparison: Comparison, path: Path) -> int:
-    """Write a row for each run here to a file that `compare` reads as kept; return how many."""
+    """Write a row for each finished run here to a file that `compare` reads as kept; return how
+    many."""
     runs = [(arm, run) for arm, of in comparison.arms.items() for run in of.values()]
     here = [(arm, run) for arm, run in runs if isinstance(run, RunRecord)]
-    return keep(path, comparison.name, here, comparison.curves)
+    done = [(arm, run) for arm, run in here if run.last >= int(run.config["steps"])]
+    return keep(path, comparison.name, done, comparison.curves)
 
 
 def _of_places(places: Sequence[str | PathLike[str]]) -> Comparison:
