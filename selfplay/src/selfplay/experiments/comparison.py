@@ -232,10 +232,11 @@ def compare(
 
 
 def _beside(comparison: Comparison, rows: Sequence[KeptRun]) -> Comparison:
-    """Return the comparison with kept runs added. Raises RunDirectoryError if what they were asked
-    differs."""
-    mine = next(iter(comparison.arms.values()))
-    question = asked(next(run for run in mine.values() if isinstance(run, RunRecord)))
+    """Return the comparison with kept runs added, up to the last step here. Raises
+    RunDirectoryError if what they were asked differs."""
+    mine = [run for of in comparison.arms.values() for run in of.values()]
+    question = asked(next(run for run in mine if isinstance(run, RunRecord)))
+    last = max(run.last for run in mine)
     arms: dict[str, dict[int, Run]] = {}
     for row in rows:
         for key, value in question.items():
@@ -248,7 +249,7 @@ def _beside(comparison: Comparison, rows: Sequence[KeptRun]) -> Comparison:
             raise RunDirectoryError(
                 f"an arm here and one of the kept runs are both called {row.arm!r}; rename yours"
             )
-        arms.setdefault(row.arm, {})[row.seed] = row
+        arms.setdefault(row.arm, {})[row.seed] = row.until(last)
     pairs = [(arm, other) for arm in comparison.arms for other in arms]
     codes = {arm: sorted({row.code for row in rows if row.arm == arm}) for arm in arms}
     settings = {arm: {"kept at": ", ".join(of)} for arm, of in codes.items()}
