@@ -18,6 +18,7 @@ from selfplay.errors import RunDirectoryError
 from selfplay.files.intervals import Floats
 from selfplay.files.record import RunRecord
 from selfplay.files.rows import read_rows
+from selfplay.reports.findings import unjudged
 
 T = TypeVar("T")
 Curve: TypeAlias = Callable[[RunRecord], Mapping[int, float]]
@@ -73,6 +74,8 @@ def keep(
 
 
 def _row(plan: str, arm: str, run: RunRecord, curves: Mapping[str, Curve]) -> KeptRun:
+    if faults := unjudged(run):
+        raise RunDirectoryError(f"{run.directory}: {faults[0]}; only runs judged whole are kept")
     base, _ = run.held_out_rates()
     gains = tuple(
         (step, {name: round(float(np.nanmean(of)), DIGITS) for name, of in members.items()})
@@ -100,7 +103,7 @@ def _row(plan: str, arm: str, run: RunRecord, curves: Mapping[str, Curve]) -> Ke
 def asked(run: RunRecord) -> dict[str, Any]:
     """Return the settings that decide what a held-out solve rate of a run means."""
     settings = run.config.get("eval", {})
-    keys = ("held_out", "tasks", "samples")
+    keys = ("held_out", "tasks", "samples", "temperature")
     names = {f"eval.{key}": settings.get(key) for key in keys}
     return {"base": run.config.get("base"), "template": run.config.get("template"), **names}
 
