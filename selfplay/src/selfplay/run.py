@@ -1,8 +1,11 @@
 """An open run: its configuration, members and progress, and a user's extensions of it."""
 
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,6 +26,21 @@ from selfplay.tasks.kind import TaskKind
 from selfplay.tasks.template import Template
 
 Callback: TypeAlias = "Callable[[Run, StepRow], object]"
+
+
+@cache
+def code_version() -> str:
+    """Return the commit of this code, `-dirty` if its checkout has changes, else its version."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    commands = ["rev-parse", "HEAD:./"], ["describe", "--always", "--dirty", "--exclude=*"]
+    try:  # the first fails where this folder is no part of the checkout, as in an environment
+        tracked, commit = (
+            subprocess.run([*git, *command], capture_output=True, text=True, check=False)
+            for command in commands
+        )
+    except OSError:
+        return version("selfplay")
+    return version("selfplay") if tracked.returncode else commit.stdout.strip()
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from selfplay.learning.batch import TrainingSample
 from selfplay.learning.rewards import needed_by, training_samples
 from selfplay.machine.devices import memory_mb
 from selfplay.reports.progress import Progress
-from selfplay.run import Run
+from selfplay.run import Run, code_version
 from selfplay.sampling.judge import program_metrics
 from selfplay.sampling.texts import Attempt, Proposed
 from selfplay.step_rows import metrics_row, task_row
@@ -260,8 +260,8 @@ def record_step(
         append_rows(run.directory / EVALS, measured)
     row = metrics_row(run, matches, solved, samples, stats, births, new_structures, clock.seconds())
     append_rows(run.directory / METRICS, [row])
-    resources = ResourceRow(step, memory_mb(), run.population.end_step())
-    append_rows(run.directory / RESOURCES, [resources])
+    use = ResourceRow(step, memory_mb(), run.population.end_step(), code_version())
+    append_rows(run.directory / RESOURCES, [use])
     run.step = step
     if is_saved := step % config.save_every == 0 or step == config.steps:
         save_checkpoint(run)

@@ -4,9 +4,7 @@ A file has a row of JSON for each run: its arm and seed, what its members were a
 each evaluation, and the curves that its plan names.
 """
 
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -30,7 +28,7 @@ class KeptRun(Struct, frozen=True, kw_only=True):
     """A run as a row.
 
     - steps, last: of the plan, and the last finished one.
-    - code: commit, or version, of the code that kept the run.
+    - code: commits, or versions, of the code that trained the run, joined by `+`.
     - asked: the settings that decide what a held-out solve rate means.
     - base: mean held-out solve rate of the frozen base.
     - gains: a step, and by member the mean held-out gain over the base; a newborn child has none.
@@ -89,7 +87,7 @@ def _row(plan: str, arm: str, run: RunRecord, curves: Mapping[str, Curve]) -> Ke
         seed=int(run.config["seed"]),
         steps=int(run.config["steps"]),
         last=run.last,
-        code=_code(),
+        code="+".join(run.codes),
         asked=asked(run),
         base=round(float(np.nanmean(base)), DIGITS),
         gains=gains,
@@ -125,12 +123,3 @@ def read_kept(place: Path) -> list[KeptRun]:
 
 def _until(step: int, points: tuple[tuple[int, T], ...]) -> tuple[tuple[int, T], ...]:
     return tuple((at, value) for at, value in points if at <= step)
-
-
-def _code() -> str:
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError:
-        return version("selfplay")
-    return done.stdout.strip() or version("selfplay")

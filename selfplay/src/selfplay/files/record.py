@@ -50,6 +50,7 @@ class RunRecord:
 
     - evals: measurements against the frozen base.
     - changes: settings that a resume found changed.
+    - codes: commits, or versions, of the code that made the steps, sorted.
     """
 
     directory: Path
@@ -57,6 +58,7 @@ class RunRecord:
     steps: tuple[StepRow, ...]
     evals: tuple[EvalRow, ...] = ()
     changes: tuple[ChangeRow, ...] = ()
+    codes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         gain = held_out_gain(self)
@@ -246,6 +248,7 @@ def read_run(directory: str | os.PathLike[str]) -> RunRecord:
         steps=tuple(steps),
         evals=tuple(read_rows(home / EVALS, EvalRow)),
         changes=tuple(read_rows(home / CHANGES, ChangeRow)),
+        codes=tuple(sorted({row.code for row in resources.values()} - {""})),
     )
 
 

@@ -289,13 +289,15 @@ class WorkerRow(Struct, frozen=True):
 
 
 class ResourceRow(Struct, frozen=True, omit_defaults=True):
-    """A row of resources.jsonl: memory, which differs even between equal runs."""
+    """A row of resources.jsonl: what may differ even between equal runs."""
 
     step: int
     memory_mb: float = 0.0
     """Largest resident memory of the process so far."""
     workers: dict[str, WorkerRow] = {}
     """By name; only with several workers."""
+    code: str = ""
+    """Commit, or version, of the code that made the step."""
 
 
 class RateRow(Struct, frozen=True, kw_only=True):
