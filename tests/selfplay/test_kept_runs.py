@@ -106,6 +106,23 @@ def test_a_run_that_is_not_finished_is_not_kept(mine):
     assert [row["seed"] for row in read_rows(mine.with_name("mine.jsonl"))] == [1, 3]
 
 
+def test_a_row_names_the_code_that_trained_its_run(mine):
+    steps = [{"step": step, "code": "0a1b2c" if step < 40 else "3d4e5f"} for step in (1, 39, 40)]
+    write_rows(mine / "mine" / "seed-1" / "resources.jsonl", steps)
+    worked("compare", mine, "--keep", "mine.jsonl")
+    codes = [row["code"] for row in read_rows(mine.with_name("mine.jsonl"))]
+    assert codes == ["0a1b2c+3d4e5f", "", ""]
+
+
+def test_a_run_that_was_judged_in_part_is_not_kept(mine):
+    path = mine / "mine" / "seed-2" / "metrics.jsonl"
+    first, *rest = read_rows(path)
+    write_rows(path, [first | {"infra_errors": {"proposals": 0, "attempts": 2}}, *rest])
+    said = "seed-2: Not judged, and in no number: 2 attempts"
+    refused(command("compare", mine, "--keep", "mine.jsonl"), said)
+    assert not mine.with_name("mine.jsonl").exists()
+
+
 def test_text_and_page_have_a_row_for_each_arm_and_a_chart_for_each_curve(mine, kept):
     text = worked("compare", mine, "--with", kept, "--html", "page.html")
     assert any(line.startswith("strong ") for line in text.splitlines())
@@ -124,6 +141,15 @@ def test_what_cannot_be_compared_or_read_is_one_line(whole, mine, kept):
     for path in other.glob("mine/*/config.yaml"):
         path.write_text(path.read_text().replace("  samples: ", "  samples: 1"))
     says(other, "--with", kept, said="eval.samples is 1")
+    warm = part(whole, "warm", "mine")
+    for path in warm.glob("mine/*/config.yaml"):
+        config = yaml.safe_load(path.read_text())
+        config["eval"]["temperature"] = 0.5
+        path.write_text(yaml.safe_dump(config))
+    says(warm, "--with", kept, said="eval.temperature is 0.5")
+    rows = list(read_rows(kept))
+    write_rows(kept.with_name("better.jsonl"), [row | {"base": row["base"] + 0.02} for row in rows])
+    says(mine, "--with", "better.jsonl", said="seed 1: it is another base")
     says(whole, "--with", kept, said="are both called 'weak'; rename yours")
     says(mine, "--with", "none.jsonl", said="none.jsonl has no kept runs; expected a file")
     lost = part(whole, "lost", "mine", curves={"a": "curves_of_mine:nothing"})

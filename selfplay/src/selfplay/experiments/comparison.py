@@ -15,7 +15,7 @@ import numpy as np
 from lora_evo.terminal import text_table
 from selfplay.errors import RunDirectoryError
 from selfplay.experiments.experiment import PLAN, open_plan
-from selfplay.experiments.kept import Curve, KeptRun, asked, keep, read_kept
+from selfplay.experiments.kept import SAME_BASE, Curve, KeptRun, asked, base_rate, keep, read_kept
 from selfplay.experiments.measures import (
     GAINS,
     MEASURES,
@@ -235,7 +235,9 @@ def _beside(comparison: Comparison, rows: Sequence[KeptRun]) -> Comparison:
     """Return the comparison with kept runs added, up to the last step here. Raises
     RunDirectoryError if what they were asked differs."""
     mine = [run for of in comparison.arms.values() for run in of.values()]
-    question = asked(next(run for run in mine if isinstance(run, RunRecord)))
+    records = [run for run in mine if isinstance(run, RunRecord)]
+    question = asked(records[0])
+    bases = {int(run.config["seed"]): base_rate(run) for run in records if run.held_out_gains()}
     last = max(run.last for run in mine)
     arms: dict[str, dict[int, Run]] = {}
     for row in rows:
@@ -245,6 +247,13 @@ def _beside(comparison: Comparison, rows: Sequence[KeptRun]) -> Comparison:
                     f"{key} is {value} here and {row.asked.get(key)} in the kept run {row.arm!r}: "
                     "their gains are not comparable"
                 )
+        base = bases.get(row.seed, row.base)
+        if abs(base - row.base) > SAME_BASE:
+            raise RunDirectoryError(
+                f"{question['base']} solves {100 * base:.1f} % of the held-out tasks here and "
+                f"{100 * row.base:.1f} % in the kept run {row.arm!r}, seed {row.seed}: it is "
+                "another base, and their gains are not comparable"
+            )
         if row.arm in comparison.arms:
             raise RunDirectoryError(
                 f"an arm here and one of the kept runs are both called {row.arm!r}; rename yours"

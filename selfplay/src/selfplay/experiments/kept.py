@@ -22,6 +22,8 @@ T = TypeVar("T")
 Curve: TypeAlias = Callable[[RunRecord], Mapping[int, float]]
 """Returns a share of a run, from 0 to 1, by step."""
 DIGITS = 5
+SAME_BASE = 0.01
+"""Two solve rates of one base with one seed differ by less: on another processor few samples do."""
 
 
 class KeptRun(Struct, frozen=True, kw_only=True):
@@ -74,7 +76,6 @@ def keep(
 def _row(plan: str, arm: str, run: RunRecord, curves: Mapping[str, Curve]) -> KeptRun:
     if faults := unjudged(run):
         raise RunDirectoryError(f"{run.directory}: {faults[0]}; only runs judged whole are kept")
-    base, _ = run.held_out_rates()
     gains = tuple(
         (step, {name: round(float(np.nanmean(of)), DIGITS) for name, of in members.items()})
         for step, members in run.held_out_gains().items()
@@ -89,13 +90,19 @@ def _row(plan: str, arm: str, run: RunRecord, curves: Mapping[str, Curve]) -> Ke
         last=run.last,
         code="+".join(run.codes),
         asked=asked(run),
-        base=round(float(np.nanmean(base)), DIGITS),
+        base=round(base_rate(run), DIGITS),
         gains=gains,
         curves={
             name: tuple((step, round(share, DIGITS)) for step, share in curve(run).items())
             for name, curve in curves.items()
         },
     )
+
+
+def base_rate(run: RunRecord) -> float:
+    """Return the mean held-out solve rate of the frozen base, from 0 to 1."""
+    rates, _ = run.held_out_rates()
+    return float(np.nanmean(rates))
 
 
 def asked(run: RunRecord) -> dict[str, Any]:
