@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -298,6 +299,26 @@ def test_a_run_whose_rewards_fail_ends_with_their_cause(own, tmp_path):
     done = command("train", "--out", tmp_path / "run", "--quiet", *words)
     assert done.exit_code == 1, done.output
     assert "answers were not judged: TaskError: task Task scoring: ValueError: as" in done.stderr
+
+
+def test_a_taskset_that_never_loads_ends_with_a_killed_parent(own, tmp_path):
+    note = tmp_path / "pid"
+    lines = (
+        "import os, pathlib, time",
+        f"pathlib.Path({str(note)!r}).write_text(str(os.getpid()))",
+        "time.sleep(600)",
+    )
+    (own / "endless.py").write_text("\n".join(lines))
+    source = {"name": "endless:T", "config": {}, "limit": None}
+    script = f"from code_verifier import Tasksets; Tasksets([{source}])"
+    parent = subprocess.Popen([sys.executable, "-c", script], cwd=own)
+    while not (note.exists() and note.read_text()):
+        assert parent.poll() is None
+    parent.kill()
+    parent.wait()
+    child = Path("/proc", note.read_text())
+    while child.exists() and child.joinpath("stat").read_text().split()[2] != "Z":
+        time.sleep(0.01)
 
 
 def test_a_changed_taskset_is_named_at_a_resume(own, tmp_path):

@@ -12,10 +12,12 @@ import inspect
 import json
 import math
 import os
+import queue
 import random
+import threading
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, TextIO
 
 from code_verifier.errors import CodeVerifierError
 from code_verifier.tasks import Task
@@ -26,13 +28,22 @@ _known: dict[str, tuple[Any, float | None]] = {}
 
 
 def serve() -> None:
-    """Answer until the input ends."""
+    """Answer until the input ends, which ends the process."""
     requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w", buffering=1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nowhere, stream)
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(requests, lines), daemon=True).start()
+    while True:
+        answers.write(json.dumps(answer(json.loads(lines.get()))) + "\n")
+
+
+def _read(requests: TextIO, lines: "queue.SimpleQueue[str]") -> None:
+    """Pass requests on. Their end, as when the parent is killed, ends whatever a taskset does."""
     for line in requests:
-        answers.write(json.dumps(answer(json.loads(line))) + "\n")
+        lines.put(line)
+    os._exit(0)
 
 
 def answer(row: Row) -> Row:
