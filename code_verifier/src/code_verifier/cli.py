@@ -108,7 +108,7 @@ def main() -> None:
 
 
 def _options(*options: _Option) -> _Option:
-    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
+    return lambda command: reduce(lambda f, option: option(f), reversed(options), command)
 
 
 def _option(name: str, kind: Any, default: Any, help: str) -> _Option:
@@ -453,7 +453,7 @@ def _grade_row(sandbox: Sandbox, test: Callable[[], None], line: int, row: Row) 
     return result
 
 
-def _end(results: Iterable[Row], name: str, done: str, as_json: bool, out: Path) -> Counter[str]:
+def _end(results: Iterable[Row], name: str, verb: str, as_json: bool, out: Path) -> Counter[str]:
     """Print and return the numbers of results by the field `name`, with shares of what is judged;
     and print a line if the sandbox failed on some."""
     counts: Counter[str] = Counter()
@@ -473,7 +473,7 @@ def _end(results: Iterable[Row], name: str, done: str, as_json: bool, out: Path)
     _print(data if as_json else _table(title, rows), out)
     if lost:
         ((cause, _),) = causes.most_common(1)
-        text = f"{lost} of {total} rows could not be {done}: the sandbox failed ({cause})"
+        text = f"{lost} of {total} rows could not be {verb}: the sandbox failed ({cause})"
         if 2 * lost > total:
             text += "; these are no results: type `code-verifier doctor`, then the same command"
         _tell(f"error: {text}")
@@ -501,7 +501,7 @@ def _print(summary: str | Row, out: Path) -> None:
 def _table(title: str, rows: Sequence[Sequence[str]]) -> str:
     """A title, and columns two spaces apart, the first one flush left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for first, *rest in rows:
-        cells = [f"{first:{widths[0]}}", *map(str.rjust, rest, widths[1:])]
+    for first, *texts in rows:
+        cells = [f"{first:{widths[0]}}", *map(str.rjust, texts, widths[1:])]
         title += f"\n  {'  '.join(cells)}"
     return title

@@ -37,7 +37,7 @@ def ordered_map(
     """
     jobs: _Jobs[_Result, _Item] = queue.SimpleQueue()
     pending: deque[Future[_Result]] = deque()
-    known: dict[_Item, Future[_Result]] = {}
+    futures: dict[_Item, Future[_Result]] = {}
     end: BaseException | None = None
     iterator = iter(items)
     threads = 0
@@ -50,7 +50,7 @@ def ordered_map(
                 except Exception as error:
                     end = error
                     break
-                future = known.get(item) if share else None
+                future = futures.get(item) if share else None
                 if future is None:
                     future = Future()
                     jobs.put((future, item))
@@ -61,9 +61,9 @@ def ordered_map(
                             target=_work, args=(function, jobs), name="code-verifier", daemon=True
                         ).start()
                     if share:
-                        known[item] = future
-                        if len(known) > _SHARED:
-                            del known[next(iter(known))]
+                        futures[item] = future
+                        if len(futures) > _SHARED:
+                            del futures[next(iter(futures))]
                 pending.append(future)
             if not pending:
                 break

@@ -134,7 +134,7 @@ class Pool:
             process.start()
 
     def _end_idle(self) -> bool:
-        """End the processes that nobody uses; return whether there were any."""
+        """End the processes that are not in use; return whether there were any."""
         with self._lock:
             idle, self._idle = self._idle, []
             self._all.difference_update(process for _, process in idle)

@@ -194,13 +194,13 @@ class Process:
 
     def _last_words(self, error: ProcessLost) -> ProcessLost:
         """Close a lost process; return the error with what the process last said, and its code."""
-        process, said = self._process, b""
+        process, data = self._process, b""
         if process is not None and process.stderr is not None:
             os.set_blocking(process.stderr.fileno(), False)
             with suppress(BlockingIOError):
-                said = os.read(process.stderr.fileno(), wire.READ)
+                data = os.read(process.stderr.fileno(), wire.READ)
         code = self.close()
-        lines = [line for line in said.decode("utf-8", "replace").split("\n") if line.strip()]
+        lines = [line for line in data.decode("utf-8", "replace").split("\n") if line.strip()]
         lines = [line for line in lines if "rror" in line] or lines
         if not lines and code is not None and code < 0 and str(error) == _ENDED:
             lines = [str(signal.strsignal(-code))]

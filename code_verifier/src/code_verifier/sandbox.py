@@ -314,8 +314,8 @@ def _read_report(report: bytes) -> tuple[str, str]:
 
 def _count_runs(runs: int, flags: int, sights: set[int]) -> int:
     """How often to execute a program of these flags that saw this of addresses."""
-    seen = wire.SEEN in sights or (wire.UNKNOWN in sights and flags & wire.TEXTS)
-    return max(runs, CHANCE_RUNS) if seen or flags & wire.CHANCE else runs
+    is_seen = wire.SEEN in sights or (wire.UNKNOWN in sights and flags & wire.TEXTS)
+    return max(runs, CHANCE_RUNS) if is_seen or flags & wire.CHANCE else runs
 
 
 def _short(text: str | None) -> str:

@@ -3,7 +3,7 @@
 A request is JSON: `code`, and optionally `stdin`, `run_timeout` (processor seconds), `files` (name
 to base64; a program reads and imports them from memory). Python is the only language. The files
 that a program writes are lost when it ends, so none can be fetched. The address is always the
-loopback's, because everybody who reaches it can run programs.
+loopback's, because anyone who reaches it can run programs.
 """
 
 import base64

@@ -23,7 +23,7 @@ from code_verifier.errors import CodeVerifierError
 from code_verifier.tasks import Task
 
 Row = dict[str, Any]
-_known: dict[str, tuple[Any, float | None]] = {}
+_tasks: dict[str, tuple[Any, float | None]] = {}
 """Tasks by the hash of their data, and the largest reward that their taskset names."""
 
 
@@ -87,12 +87,12 @@ def _load(name: str, config: Row, limit: int | None) -> Iterator[Row]:
     rewards, judges = first.hooks("reward"), [*first.config.judges]
     judges += [value for value in vars(first.config).values() if isinstance(value, vf.JudgeConfig)]
     needy = [n for n in ("setup", "finalize") if getattr(type(first), n) is not getattr(vf.Task, n)]
-    given = [(f.__name__, p) for f in rewards for p in inspect.signature(f).parameters.values()]
-    needy += [name for name, p in given if p.name == "runtime" and p.default is p.empty]
+    pairs = [(f.__name__, p) for f in rewards for p in inspect.signature(f).parameters.values()]
+    needy += [name for name, p in pairs if p.name == "runtime" and p.default is p.empty]
     needy += ["its container"] * first.NEEDS_CONTAINER
-    own = environment_class(home) is not vf.SingleAgentEnv
+    environment = environment_class(home) is not vf.SingleAgentEnv
     faults = {
-        "it has an environment of its own; expected tasks of one turn": own,
+        "it has an environment of its own; expected tasks of one turn": environment,
         "it has tools; expected tasks of one turn without any": (
             *cls.toolsets(taskset.config),
             *first.toolsets(first.config),
@@ -101,11 +101,11 @@ def _load(name: str, config: Row, limit: int | None) -> Iterator[Row]:
         "it has judges, which need a server; expected functions": judges,
         "its tasks have no @vf.reward": not rewards,
     }
-    for fault in (text for text, found in faults.items() if found):
+    for fault in (text for text, is_true in faults.items() if is_true):
         raise CodeVerifierError(fault)
     for task in tasks:
         system, prompt = _texts(task.data)
-        _known[task.hash] = task, most
+        _tasks[task.hash] = task, most
         texts = {"message": system, "input": prompt, "output": task.hash}
         row = Task("taskset", "", id=f"{name}/{task.data.idx}", **texts).to_row()
         yield row | {"solve_rate": getattr(task.data, "solve_rate", None)}
@@ -129,20 +129,20 @@ def _score(key: str, reply: str, wall_s: float) -> Row:
     is the message's `reasoning_content`."""
     import verifiers.v1 as vf
 
-    if key not in _known:
+    if key not in _tasks:
         raise CodeVerifierError(
             "the taskset lacks this task; install what it was, or seed what it draws"
         )
     faulthandler.dump_traceback_later(wall_s, exit=True, file=2)
-    task, most = copy.copy(_known[key][0]), _known[key][1]
+    task, most = copy.copy(_tasks[key][0]), _tasks[key][1]
     task.data = task.data.model_copy(deep=True)
     thought, _, text = reply.rpartition("</think>")
     system, prompt = _texts(task.data)
     turns: list[Any] = [vf.SystemMessage(content=system)] if system else []
     turns += [vf.UserMessage(content=prompt)]
     turns += [vf.AssistantMessage(content=text, reasoning_content=thought or None)]
-    made = vf.TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=key)
-    trace: Any = vf.Trace(task=made, agent=vf.AgentInfo.model_construct(), ok=True)
+    record = vf.TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=key)
+    trace: Any = vf.Trace(task=record, agent=vf.AgentInfo.model_construct(), ok=True)
     for i, turn in enumerate(turns):
         parent = i - 1 if i else None
         trace.nodes.append(vf.MessageNode(parent=parent, message=turn, sampled=turn is turns[-1]))

@@ -61,7 +61,7 @@ _HASH, _METHOD, _WRAPPED = _HEAD + 104, _HEAD, _HEAD + 32
 """Where a type holds its hash function, a built-in function its description, and a method such as
 `object.__hash__` the function that it stands for."""
 _READ_WRITE, _READ_EXECUTE, _PRIVATE_ANONYMOUS = 3, 5, 0x22
-_seen = ctypes.c_ubyte(wire.UNKNOWN)
+_sight = ctypes.c_ubyte(wire.UNKNOWN)
 
 
 def scramble(index: int) -> bool:
@@ -71,19 +71,19 @@ def scramble(index: int) -> bool:
     Only at the start of a process: existing sets and dicts of types or functions break.
     """
     machine = os.uname().machine
-    known = machine in _CODE and hasattr(libc, "register_printf_specifier")
-    return known and succeeds(_replace, machine, index) and _replace(machine, index)
+    is_known = machine in _CODE and hasattr(libc, "register_printf_specifier")
+    return is_known and succeeds(_replace, machine, index) and _replace(machine, index)
 
 
 def seen() -> int:
     """Return whether an address was seen since `forget`, in a word of `wire`."""
-    return _seen.value
+    return _sight.value
 
 
 def forget() -> None:
     """Forget that an address was seen."""
-    if _seen.value == wire.SEEN:
-        _seen.value = wire.UNSEEN
+    if _sight.value == wire.SEEN:
+        _sight.value = wire.UNSEEN
 
 
 def routine(machine: str, name: str, values: Mapping[str, int]) -> bytes:
@@ -101,7 +101,7 @@ def routine(machine: str, name: str, values: Mapping[str, int]) -> bytes:
 def _replace(machine: str, index: int) -> bool:
     """Replace the functions of the interpreter; return whether all the new ones work."""
     factor = pow(_FACTOR, index + 1, 2**64)
-    values = {"FACTOR": factor, "TOP": _TOP, "SEEN": ctypes.addressof(_seen)}
+    values = {"FACTOR": factor, "TOP": _TOP, "SEEN": ctypes.addressof(_sight)}
     values |= {"NONE": (7 * index + 3) * _NONE % 2**44}  # each of the last hexadecimal digits
     values |= {"INTEGER": _place(ctypes.pythonapi.PyLong_FromVoidPtr)}
     values |= {"FORMAT": id(_FORMAT) + bytes.__basicsize__ - 1, "PRINT": _place(libc.fprintf)}
@@ -134,12 +134,12 @@ def _replace(machine: str, index: int) -> bool:
         number = number * factor % 2**44
         return number ^ number >> 22 | _TOP
 
-    _seen.value = wire.UNSEEN
+    _sight.value = wire.UNSEEN
     place = mixed(old_id >> 4)
     works = hash(example) == mixed(old_hash) >> 4 and id(example) == place
     works = works and repr(example) == f"<object object at {place:#x}>" and seen() == wire.SEEN
     if not works:
-        _seen.value = wire.UNKNOWN
+        _sight.value = wire.UNKNOWN
     return works
 
 
@@ -192,15 +192,15 @@ def shuffle_memory(index: int) -> None:
     """Leave holes for small objects in an order that depends on `index`."""
     state = 2_654_435_761 * (index + 1) % 2**32
     for make, count in _MAKERS:
-        made: list[Any] = [make(number) for number in range(count)]
+        objects: list[Any] = [make(number) for number in range(count)]
         for place in range(count - 1, 0, -1):  # Fisher-Yates
             state = (1_664_525 * state + 1_013_904_223) % 2**32
             other = (state >> 8) % (place + 1)
-            made[place], made[other] = made[other], made[place]
-        kept = count // 3 + index % 3
-        for place in range(kept, count):
-            made[place] = None
-        _held.append(made[:kept])
+            objects[place], objects[other] = objects[other], objects[place]
+        size = count // 3 + index % 3
+        for place in range(size, count):
+            objects[place] = None
+        _held.append(objects[:size])
     # The hash of NaN is its address. Those whose last bits fit the execution come first.
     nans = [float("nan") for _ in range(64)]
     nans.sort(key=lambda nan: ((hash(nan) >> 1) - 5 * index) % 16)

@@ -95,7 +95,7 @@ class Program:
         every = [node for group in nodes.values() for node in group]
         self.parents = {id(part): node for node in every for part in ast.iter_child_nodes(node)}
         tops = [(x.asname, x.name.partition(".")[0]) for n in nodes[ast.Import] for x in n.names]
-        self.modules = {own or top: top for own, top in tops}
+        self.modules = {alias or top: top for alias, top in tops}
         self.names = {node.id for node in nodes[ast.Name]}
         self.attributes = {node.attr for node in nodes[ast.Attribute]}
         self.texts = {node.value for node in nodes[ast.Constant] if type(node.value) is str}
@@ -133,17 +133,17 @@ class Program:
         """The attributes that it defines: in classes, by assignment, as keywords or as fields of a
         named tuple."""
         nodes = self.nodes
-        own = {n.attr for n in nodes[ast.Attribute] if type(n.ctx) is ast.Store}
-        own |= {item.arg for item in nodes[ast.keyword] if item.arg}
+        attrs = {n.attr for n in nodes[ast.Attribute] if type(n.ctx) is ast.Store}
+        attrs |= {item.arg for item in nodes[ast.keyword] if item.arg}
         for part in (part for node in nodes[ast.ClassDef] for part in node.body):
             names = [part] if isinstance(part, DEFINITIONS) else ast.walk(part)
-            own |= {n.id for n in names if isinstance(n, ast.Name) and type(n.ctx) is ast.Store}
-            own.add(getattr(part, "name", ""))
+            attrs |= {n.id for n in names if isinstance(n, ast.Name) and type(n.ctx) is ast.Store}
+            attrs.add(getattr(part, "name", ""))
         for node in nodes[ast.Call]:
             if "namedtuple" in (getattr(node.func, "id", ""), getattr(node.func, "attr", "")):
                 texts = [x.value for x in ast.walk(node) if isinstance(x, ast.Constant)]
-                own |= {word for x in texts for word in str(x).replace(",", " ").split()}
-        return own - _INSIDE
+                attrs |= {word for x in texts for word in str(x).replace(",", " ").split()}
+        return attrs - _INSIDE
 
     def may_make_a_set(self) -> bool:
         """Whether it uses the operators that make a set of two views of dicts, and may keep a view,
@@ -170,8 +170,8 @@ class Program:
                 return part is node and not self.bound & {"join", "extend"}
             case ast.Call(ast.Name("zip"), args) if node in args:
                 return "zip" not in self.bound
-            case ast.Call(ast.Name(name), [first, *others]) if name not in self.bound:
-                one = name not in ("max", "min") or not others
+            case ast.Call(ast.Name(name), [first, *tail]) if name not in self.bound:
+                one = name not in ("max", "min") or not tail
                 return first is node and one and name in _FIRST - {"map"}
         return False
 

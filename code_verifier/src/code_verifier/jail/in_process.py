@@ -78,7 +78,7 @@ _space_of = type.__dict__["__dict__"].__get__
 _field: Any = type(vars(namedtuple("_Pair", "a b"))["a"])
 _MOST_DEEP = 1000
 _TEST = "_test_"
-_known: dict[int, type] = {}
+_kinds: dict[int, type] = {}
 """The types before the program, by identity: a metaclass may define how its classes compare."""
 _flags: list[Any] = []
 _copies: dict[int, Any] = {}
@@ -90,7 +90,7 @@ _SETTLED = ("builtins", "io", "os", "resource", "time")
 def prepare() -> None:
     """Note all types, and copy all modules but `sys`, once, before the fork."""
     kinds = walls.all_types()
-    _known.update((id(kind), kind) for kind in kinds)
+    _kinds.update((id(kind), kind) for kind in kinds)
     _flags.extend(walls.flags_of(kinds))
     modules = [m for m in sys.modules.values() if type(m) is ModuleType and m is not sys]
     _copies.update((id(module), ModuleType(module.__name__)) for module in modules)
@@ -137,11 +137,11 @@ class Test:
     def _part_from(self, names: dict[str, Any]) -> None:
         """Put the copies of modules in their place, in these names too, and keep the modules; of
         `sys` and `importlib` the test has the copy."""
-        own = {name: ModuleType(name) for name in ("sys", "importlib")}
+        modules = {name: ModuleType(name) for name in ("sys", "importlib")}
         importing = {"import_module": lambda name: self.import_module(name, fromlist=(name,))}
-        vars(own["sys"]).update(vars(sys) | {"modules": self.modules})
-        vars(own["importlib"]).update(vars(sys.modules["importlib"]) | importing)
-        self.modules |= own
+        vars(modules["sys"]).update(vars(sys) | {"modules": self.modules})
+        vars(modules["importlib"]).update(vars(sys.modules["importlib"]) | importing)
+        self.modules |= modules
         for name in _SETTLED:
             _copy_names(sys.modules[name])
         for space in (sys.modules, names):
@@ -191,10 +191,10 @@ class Test:
             owner = next((b for b, space in zip(mro, spaces, strict=True) if name in space), object)
             if owner is not object:
                 methods[id(owner)] = owner, _space_of(owner)[name]
-        looping = _ITERATING if each and (id(kind) not in _known or not methods) else ("__next__",)
+        looping = _ITERATING if each and (id(kind) not in _kinds or not methods) else ("__next__",)
         if any(name in space for space in spaces for name in looping):
             return (self.judge(item, depth - 1) for item in value)
-        if not any(key in _known for key in methods):
+        if not any(key in _kinds for key in methods):
             return _Record(self, value) if methods else value
         for owner, method in methods.values():
             self._trust(value, mro, owner, method, depth)
@@ -202,7 +202,7 @@ class Test:
 
     def _trust(self, value: Any, mro: Any, owner: Any, method: Any, depth: int) -> None:
         """Raise Deceit if a value that a library's class compares may ask the program's objects."""
-        if id(owner) not in _known or _own_names(mro, owner):
+        if id(owner) not in _kinds or _own_names(mro, owner):
             raise Deceit("a value has methods of the program's own")
         parts: list[Any] = []
         if isinstance(method, FunctionType):
@@ -212,7 +212,7 @@ class Test:
             parts = [*value]
         else:
             is_sound = _base_of((owner,), _SOUND) or (self.numpy and owner is self.numpy.dtype)
-            is_sound = is_sound and id(type(getattr(value, "tzinfo", None))) in _known
+            is_sound = is_sound and id(type(getattr(value, "tzinfo", None))) in _kinds
         if not is_sound or not all(part is self.judge(part, depth - 1) for part in parts):
             raise Deceit("a value may ask another object what it equals")
 
@@ -232,7 +232,7 @@ class Test:
     def _numbers(self, value: Any, kind: Any, depth: int) -> Any:
         """An array or a number of numpy, as an exact array or a number."""
         is_array = isinstance(value, self.numpy.ndarray)
-        if not is_array and id(kind) not in _known:
+        if not is_array and id(kind) not in _kinds:
             return self.judge(self.numpy.generic.item(value), depth - 1)
         base = self.numpy.ndarray if is_array else self.numpy.generic
         parts = base.ravel(value).tolist() if base.dtype.__get__(value).hasobject else []
@@ -242,7 +242,7 @@ class Test:
 
     def plain(self, value: Any) -> Any:
         """The value, or the data of an instance of a class that replaces methods of its base."""
-        base = _base_of(_mro_of(type(value)), _DATA) if id(type(value)) not in _known else None
+        base = _base_of(_mro_of(type(value)), _DATA) if id(type(value)) not in _kinds else None
         return self.judge(value) if base and _own_names(_mro_of(type(value)), base) else value
 
     def owner(self, value: Any, name: str) -> Any:
@@ -251,7 +251,7 @@ class Test:
         kind = type(value)
         if id(kind) in _ATOMS or (base := _base_of(_mro_of(kind), _DATA)) is None:
             return value
-        if id(kind) not in _known and (kind is not self.candidate or name in _SEEKING):
+        if id(kind) not in _kinds and (kind is not self.candidate or name in _SEEKING):
             names = _own_names(_mro_of(kind), base) | {*getattr(value, "__dict__", ())}
             if "__getattribute__" in names or (name in names and name in _space_of(base)):
                 raise Deceit(f"a value has a method {name} of the program's own")
@@ -280,7 +280,7 @@ _DATA = (*_PLAIN, *_CONTAINERS, *_SOUND)
 
 
 def _base_of(mro: Any, bases: Any) -> Any:
-    """The first of some bases that a class has; None without one. By identity, see `_known`."""
+    """The first of some bases that a class has; None without one. By identity, see `_kinds`."""
     kinds = set(map(id, mro))
     return next((base for base in bases if id(base) in kinds), None)
 
@@ -291,7 +291,7 @@ def _own_names(mro: Any, base: Any) -> set[str]:
     for kind in mro:
         if kind is base:
             break
-        if id(kind) not in _known:
+        if id(kind) not in _kinds:
             names.update(k for k, x in _space_of(kind).items() if type(x) is not _field)
     names &= {*_space_of(base), *_space_of(object)}
     return names - _HARMLESS
@@ -327,8 +327,8 @@ class _Judging(ast.NodeTransformer):
         nodes = [*ast.walk(tree)]
         imports = [n for n in nodes if isinstance(n, ast.Import | ast.ImportFrom)]
         bound = bound_names(tree, everywhere=True)
-        self.known = {alias.asname or alias.name for node in imports for alias in node.names}
-        self.known |= names - bound - set(_ASKING)
+        self.names = {alias.asname or alias.name for node in imports for alias in node.names}
+        self.names |= names - bound - set(_ASKING)
 
     def visit(self, node: ast.AST) -> Any:
         """The node, changed so that the values it uses are judged."""
@@ -352,7 +352,7 @@ class _Judging(ast.NodeTransformer):
                 if not isinstance(node.slice, ast.Slice):
                     node.slice = _call_of("judge", node.slice)
             case ast.Call(ast.Name(name) | ast.Attribute(attr=name) as function) if (
-                name in self.known or isinstance(function, ast.Attribute)
+                name in self.names or isinstance(function, ast.Attribute)
             ):
                 is_reading = name in _READING or any(x.arg == "key" for x in node.keywords)
                 method = "plain" if is_reading else "judge"
@@ -383,13 +383,13 @@ def _of_test(method: str) -> ast.expr:
 
 def refuse_reaching(code: CodeType) -> None:
     """Raise Deceit for a program with a name or a text that leads to its test."""
-    rest: list[Any] = [code]
-    while rest:
-        match rest.pop():
+    stack: list[Any] = [code]
+    while stack:
+        match stack.pop():
             case CodeType() as part:
-                rest += (*part.co_names, *part.co_varnames, *part.co_consts)
+                stack += (*part.co_names, *part.co_varnames, *part.co_consts)
             case tuple() | frozenset() as items:
-                rest += items
+                stack += items
             case str(word) if match := _REACHING.search(word):
                 raise Deceit(f"the program uses {match[0]!r}, which reaches for its test")
 

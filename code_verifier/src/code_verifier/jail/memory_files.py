@@ -88,17 +88,17 @@ class _Files(SourceLoader):
             self.folders.setdefault(folder, set()).add(last)
             name = folder
 
-    def open(self, file: Any, mode: str = "r", *more: Any, **others: Any) -> Any:
+    def open(self, file: Any, mode: str = "r", *more: Any, **keywords: Any) -> Any:
         """Open a file, as the built-in function does."""
         if isinstance(file, int):
-            return _open(file, mode, *more, **others)
+            return _open(file, mode, *more, **keywords)
         name = _absolute(file)
         if name in _STREAMS:
-            return _open(_STREAMS[name], mode, *more, **others | {"closefd": False})
+            return _open(_STREAMS[name], mode, *more, **keywords | {"closefd": False})
         exists, makes = name in self.files, set(mode) & set("wax")
         if not exists and not (makes and posixpath.dirname(name) in self.folders):
             if _is_absolute(file):
-                return _open(file, mode, *more, **others)
+                return _open(file, mode, *more, **keywords)
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file)
         if exists and "x" in mode:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), file)
@@ -111,32 +111,32 @@ class _Files(SourceLoader):
         if "b" in mode:
             return raw if writes else io.BufferedReader(raw)
         names = ("encoding", "errors", "newline")
-        options = {key: others[key] for key in names if key in others}
+        options = {key: keywords[key] for key in names if key in keywords}
         text: Any = io.TextIOWrapper(raw, *more[1:4], **options)
         text.mode = mode
         return text
 
-    def remove(self, path: Any, *more: Any, **others: Any) -> None:
+    def remove(self, path: Any, *more: Any, **keywords: Any) -> None:
         """`os.remove` and `os.unlink`."""
         name = _absolute(path)
         if name not in self.files:
             self.stat(path)  # which raises, where a name is relative
-            _remove(path, *more, **others)
+            _remove(path, *more, **keywords)
         del self.files[name]
         folder, last = posixpath.split(name)
         self.folders[folder].discard(last)
 
-    def stat(self, path: Any, *more: Any, **others: Any) -> Any:
+    def stat(self, path: Any, *more: Any, **keywords: Any) -> Any:
         """`os.stat` and `os.lstat`."""
         if isinstance(path, int):
-            return _stat(path, *more, **others)
+            return _stat(path, *more, **keywords)
         name = _absolute(path)
         if name in self.files:
             return _result(stat.S_IFREG | 0o444, len(self.files[name]))
         if name in self.folders:
             return _result(stat.S_IFDIR | 0o555, 0)
         if _is_absolute(path):
-            return _stat(path, *more, **others)
+            return _stat(path, *more, **keywords)
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
     def fstat(self, descriptor: int) -> os.stat_result:

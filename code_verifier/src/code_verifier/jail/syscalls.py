@@ -122,8 +122,8 @@ def _only(fd: int) -> list[_Line]:
 
 def _ranges(leaves: dict[int, list[_Line]], other: int) -> list[tuple[int, list[_Line]]]:
     """First number and leaf of every range of numbers with the same rule."""
-    rest = [(_RET, 0, 0, other)]
-    alike = groupby(range(_LAST), key=lambda number: leaves.get(number, rest))
+    default = [(_RET, 0, 0, other)]
+    alike = groupby(range(_LAST), key=lambda number: leaves.get(number, default))
     return [(next(numbers), leaf) for leaf, numbers in alike]
 
 

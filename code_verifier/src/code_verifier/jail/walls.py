@@ -218,12 +218,12 @@ def flags_of(kinds: set[type]) -> list[Any]:
 def all_types() -> set[type]:
     """Return every class of the process."""
     kinds: set[type] = set()
-    rest: list[type] = [object]
-    while rest:
-        kind = rest.pop()
+    stack: list[type] = [object]
+    while stack:
+        kind = stack.pop()
         if kind not in kinds:
             kinds.add(kind)
-            rest += type.__subclasses__(kind)
+            stack += type.__subclasses__(kind)
     return kinds
 
 

@@ -92,7 +92,7 @@ def _unparse(tree: ast.AST) -> str:
         raise CodeVerifierError(f"a test cannot be written down: {error}") from None
 
 
-def split_condition(condition: ast.expr, known: set[str]) -> tuple[str, list[str]] | None:
+def split_condition(condition: ast.expr, variables: set[str]) -> tuple[str, list[str]] | None:
     """Return a condition with `_0_`, `_1_` ... in place of the expressions that the program
     computes, and these expressions; None if one may use a variable of the condition itself, or the
     condition tests more than data.
@@ -103,7 +103,7 @@ def split_condition(condition: ast.expr, known: set[str]) -> tuple[str, list[str
     names = {node.id for node in _names(condition) if isinstance(node.ctx, ast.Load)}
     if names & _NO_DATA:
         return None
-    unknown = names - known - bound_names(condition, everywhere=True) - modules_in(condition)
+    unknown = names - variables - bound_names(condition, everywhere=True) - modules_in(condition)
     unknown = unknown - contest_names() or unknown
     called = [node.func for node in ast.walk(condition) if isinstance(node, ast.Call)]
     unknown = unknown or {node.id for node in called if isinstance(node, ast.Name)}

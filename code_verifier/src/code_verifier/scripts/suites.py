@@ -70,8 +70,8 @@ def read_tests(row: Mapping[str, Any]) -> Suite:
         return _read_asserts(asserts, setup)
     if row.get("test") and row.get("entry_point"):
         entry = text_field(row, "entry_point")
-        others, asserts = assertions.check_of(text_field(row, "test"), entry)
-        return _read_asserts(asserts, others) if asserts else Suite((others,), entry=entry)
+        preamble, asserts = assertions.check_of(text_field(row, "test"), entry)
+        return _read_asserts(asserts, preamble) if asserts else Suite((preamble,), entry=entry)
     row = _contest_row(row)
     inputs, outputs = row.get("inputs"), row.get("outputs")
     if not isinstance(inputs, list | tuple) or not isinstance(outputs, list | tuple) or not inputs:
