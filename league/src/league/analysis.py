@@ -226,8 +226,8 @@ def calibrate(directory: str | os.PathLike[str], taus: Sequence[float] = TAUS) -
         error = float(excess.std(ddof=1)) * count**0.5 if count > 1 else abs(behind)
         trials.append(replace(trial, behind=behind, error=error))
     index = configs.index(config)
-    own = trials[index]
-    change = own.matches >= FEW_MATCHES and own.behind > 2.0 * own.error
+    base = trials[index]
+    change = base.matches >= FEW_MATCHES and base.behind > 2.0 * base.error
     return Tuning(tuple(trials), best, index, change)
 
 

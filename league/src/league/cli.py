@@ -240,11 +240,11 @@ def calibrate_command(directory: Path, taus: tuple[float, ...], as_json: bool) -
 
 
 def _advice(tuning: analysis.Tuning) -> str:
-    best, own = tuning.trials[tuning.best], tuning.trials[tuning.own]
-    if own.matches < (least := analysis.FEW_MATCHES):
-        return f"Only {own.matches} rated matches: expected at least {least} for an advice."
+    best, trial = tuning.trials[tuning.best], tuning.trials[tuning.own]
+    if trial.matches < (least := analysis.FEW_MATCHES):
+        return f"Only {trial.matches} rated matches: expected at least {least} for an advice."
     if not tuning.change:
-        return f"The league's own tau {own.tau:.3g} predicts as well as the best: keep it."
+        return f"The league's own tau {trial.tau:.3g} predicts as well as the best: keep it."
     is_largest = tuning.best == len(tuning.trials) - 1
     return (
         "The settings of a league are fixed when it is created. For the next one, write\n"
@@ -298,12 +298,12 @@ def _check_league(directory: Path) -> None:
         raise LeagueError(
             f"{directory} is a run, not a league; did you mean {directory / 'league'}?"
         )
-    found = f"it holds no {SETTINGS}" if directory.is_dir() else "it is a file"
-    problem = f"{directory} is no league: {found}"
+    cause = f"it holds no {SETTINGS}" if directory.is_dir() else "it is a file"
+    problem = f"{directory} is no league: {cause}"
     if not directory.exists():
         problem = f"there is no folder {directory}"
-    beside = directory.parent.glob(f"*/{SETTINGS}")
-    near = suggestion(directory.name, (path.parent.name for path in beside))
+    paths = directory.parent.glob(f"*/{SETTINGS}")
+    near = suggestion(directory.name, (path.parent.name for path in paths))
     raise LeagueError(
         f"{problem}; expected the folder of a league, such as RUN/league of a training run{near}"
     )

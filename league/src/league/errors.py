@@ -25,9 +25,9 @@ class LeagueLocked(LeagueError):
     """Another process has this league open for writing."""
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, names: Iterable[str]) -> str:
     """Return a question for the end of a message, or "" where no known name is close."""
-    close = get_close_matches(name, known, 1)
+    close = get_close_matches(name, names, 1)
     return f"; did you mean {close[0]}?" if close else ""
 
 

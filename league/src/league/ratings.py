@@ -329,7 +329,7 @@ def _win_moments(x: Floats) -> tuple[Floats, Floats]:
     if (x < -_FAR).any():
         # φ/Φ = a + 1/a - 2/a³ + 10/a⁵ ... at -a, without the cancellation in v + x.
         a = np.maximum(-x, _FAR)
-        rest = 1.0 / a - 2.0 / a**3 + 10.0 / a**5
-        v = np.where(x < -_FAR, a + rest, v)
-        w = np.where(x < -_FAR, (a + rest) * rest, w)
+        series = 1.0 / a - 2.0 / a**3 + 10.0 / a**5
+        v = np.where(x < -_FAR, a + series, v)
+        w = np.where(x < -_FAR, (a + series) * series, w)
     return v, w

@@ -193,8 +193,8 @@ def _csv_lines(file: TextIO) -> Iterator[tuple[int, dict[str, Any]]]:
         for cells in reader:
             if any(more := cells.pop(None, [])):
                 count = len(cells)
-                found = f"{count + len(more)} cells; expected {count}, as in the first line"
-                raise ValueError(f"line {reader.line_num}: {found}")
+                fault = f"{count + len(more)} cells; expected {count}, as in the first line"
+                raise ValueError(f"line {reader.line_num}: {fault}")
             yield reader.line_num, cells
     except csv.Error as error:
         raise ValueError(f"line {reader.line_num + 1}: {error}; expected a row of CSV") from error
