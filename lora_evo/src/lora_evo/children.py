@@ -317,7 +317,7 @@ class Birth:
             ) from error
         stored = _stored_like(path, slots, child.slot, self.config)
         pairs = zip(digests, slots, strict=True)
-        reused = (known for known, slot in pairs if stored.A is slot.A and stored.B is slot.B)
+        reused = (digest for digest, slot in pairs if stored.A is slot.A and stored.B is slot.B)
         of_child = next(reused, "") or slot_digest(stored)
         for by_path, digest in zip(self._digests, (of_child, *digests), strict=True):
             by_path |= {path: digest} if digest else {}
@@ -350,16 +350,16 @@ def _blamed(operator: Operator, place: str) -> Iterator[None]:
 
 
 def _merged_config(
-    parents: Sequence[SlotSource], given: Sequence[SlotSource], name: str, rank: int | None
+    parents: Sequence[SlotSource], sources: Sequence[SlotSource], name: str, rank: int | None
 ) -> AdapterConfig:
     """Return the configuration of a merge: the first parent's, with the rank and modules of all.
 
-    Modules are named in the parents' own words where these are of one naming; given: the parents
+    Modules are named in the parents' own words where these are of one naming; sources: the parents
     before they got the first's names.
     """
     config, paths = parents[0].config, {path for parent in parents for path in parent.paths}
     if set(parents[0].paths) != paths:
-        same = all(parent is own for parent, own in zip(parents, given, strict=True))
+        same = all(parent is source for parent, source in zip(parents, sources, strict=True))
         joint = config.joined(parent.config for parent in parents[1:]) if same else None
         if joint is None or not all(map(joint.adapts, paths)):
             sides = (filter(parent.config.parameter, parent.paths) for parent in parents)

@@ -143,8 +143,8 @@ def tree(members: Sequence[Member]) -> str:
         for parent in parents[:1]:
             children.setdefault(parent, []).append(name)
     roots = [name for name, parents in parents_of.items() if not parents]
-    known = dict.fromkeys(parent for parents in parents_of.values() for parent in parents)
-    roots += [name for name in known if name in children and name not in by_name]
+    names = dict.fromkeys(parent for parents in parents_of.values() for parent in parents)
+    roots += [name for name in names if name in children and name not in by_name]
     lines: list[str] = []
     stack = [(root, "", "") for root in reversed(roots)]
     while stack:
@@ -170,9 +170,9 @@ def _label(name: str, members: Mapping[str, Member], parents: Sequence[str]) -> 
     record = member.lineage
     if record is not None:
         parts.append(f"{record.operator} seed {record.seed}")
-        others = [other if other in members else short_hash(other) for other in parents[1:]]
-        if others:
-            parts.append("with " + ", ".join(others))
+        mates = [other if other in members else short_hash(other) for other in parents[1:]]
+        if mates:
+            parts.append("with " + ", ".join(mates))
         if record.relative_change is not None:
             parts.append(f"change {record.relative_change:.3g}")
         if member.trained:

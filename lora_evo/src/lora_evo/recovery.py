@@ -137,7 +137,7 @@ def recovery(
     first = fitted(base, next(iter(parents.values())), "the first parent")
     child = fitted(base, child, "the child")
     curves: dict[str, list[Curve]] = {CHILD: [], CONTINUED: [], RESET: []}
-    done = 0
+    count = 0
     with stacked(base, parents, child) as stack:
         learner = SupervisedLearner(
             stack, learning_rate=learning_rate, micro_batch_tokens=BATCH_SIZE * 512
@@ -156,11 +156,11 @@ def recovery(
                     if step:
                         batch = [train[i] for i in drawn(len(train), BATCH_SIZE, step, seed)]
                         learner.step(0, batch)
-                        done += 1
+                        count += 1
                     if step in checks:
                         curve.append(fmean(learner.probabilities(0, held_out)))
                     if progress is not None:
-                        progress(done, steps * _SEEDS * len(starts))
+                        progress(count, steps * _SEEDS * len(starts))
                 curves[who].append(tuple(curve))
     return Recovery(levels, checks, {who: tuple(of_seeds) for who, of_seeds in curves.items()})
 

@@ -91,9 +91,9 @@ def counter(label: str) -> Iterator[Callable[[int, int], None]]:
     file = sys.stderr if sys.stderr.isatty() else StringIO()
     with click.progressbar(length=1, label=label, file=file) as bar:
 
-        def count(done: int, total: int) -> None:
+        def count(place: int, total: int) -> None:
             bar.length = total
-            bar.update(done - bar.pos)
+            bar.update(place - bar.pos)
 
         yield count
 

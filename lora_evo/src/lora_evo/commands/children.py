@@ -231,12 +231,12 @@ def _print_child(record: Lineage, out: Path, as_json: bool) -> None:
         print_json(json.loads(record.to_json()))
         return
     change = number(record.relative_change, "from zero", 6)
-    kept = "keep its parents' AdamW state" if record.moments_valid else "begin AdamW's state anew"
+    text = "keep its parents' AdamW state" if record.moments_valid else "begin AdamW's state anew"
     click.echo(
         f"{out}: {record.operator} seed {record.seed}, generation {record.generation}, "
         f"{len(record.modules)} modules, relative change {change}\n"
         f"  cut off to fit the rank: {100 * record.truncation_loss:.3g} % of the update's norm; "
-        f"to train on: {kept}"
+        f"to train on: {text}"
     )
     same = [path for path, trace in record.modules.items() if trace.relative_change == 0]
     if record.strength and same:

@@ -90,7 +90,7 @@ def retention(
     if model is not None:
         behaviour, trained = _run(child, parents, model, load_in_4bit, probes, train, training)
     say_unfit([child, *folders])
-    measures = {name: (kept, behaviour.get(name)) for name, kept in weights.items()}
+    measures = {name: (gaps, behaviour.get(name)) for name, gaps in weights.items()}
     (_print_json if as_json else _print_text)(child, measures, trained)
     if trained and (problem := trained.problem):
         click.echo(f"error: {child}: {problem}", err=True)
@@ -104,8 +104,8 @@ def _print_json(child: Path, measures: "Measures", trained: "Recovery | None") -
         "moments_valid_at_birth": valid,
         "trained_since_birth": since,
         "parents": {
-            name: {**kept.to_dict(), "probe": outputs and asdict(outputs)}
-            for name, (kept, outputs) in measures.items()
+            name: {**gaps.to_dict(), "probe": outputs and asdict(outputs)}
+            for name, (gaps, outputs) in measures.items()
         },
         "recovery": trained and trained.to_dict(),
     }
@@ -113,8 +113,8 @@ def _print_json(child: Path, measures: "Measures", trained: "Recovery | None") -
 
 
 def _print_text(child: Path, measures: "Measures", trained: "Recovery | None") -> None:
-    for name, (kept, outputs) in measures.items():
-        _print_gap(f"{child} against {name}", kept.whole, outputs)
+    for name, (gaps, outputs) in measures.items():
+        _print_gap(f"{child} against {name}", gaps.whole, outputs)
     valid, since = _moments(child)
     state = "each module's from the parent it came from" if valid else "begin it anew"
     if valid is None:

@@ -332,7 +332,7 @@ def fingerprint(model: Any) -> str:
 def choose_device(device: str) -> torch.device:
     """Return a device; `auto`: cuda if available. Raises LoraEvoError for a missing device.
 
-    On cuda, cuDNN's attention is switched off: it plans anew for every new length of a text.
+    On cuda, cuDNN's attention is switched off: it plans again for every new length of a text.
     """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -61,8 +61,8 @@ def _recomputed(forward: Callable[..., Any], adapters: StackedAdapters) -> Calla
             yield
 
     def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        kept, recomputing = create_selective_checkpoint_contexts(KEPT)  # type: ignore[no-untyped-call]
-        return kept, both(adapters.same_route(), recomputing)  # the route of this call
+        saving, recomputing = create_selective_checkpoint_contexts(KEPT)  # type: ignore[no-untyped-call]
+        return saving, both(adapters.same_route(), recomputing)  # the route of this call
 
     def run(*args: Any, **kwargs: Any) -> Any:
         return checkpoint(

@@ -26,7 +26,7 @@ GENERAL_FAMILIES = (
     "lfm2", "lfm2_moe", "mamba", "mamba2", "mixtral", "nemotron_h", "olmo_hybrid", "olmoe", "opt",
     "phi3", "qwen2_5_vl", "qwen2_moe", "qwen3_5_text", "qwen3_moe", "qwen3_next", "zamba2",
 )  # fmt: skip
-"""Model types that the general decoder is tested with, beside those above with their windows."""
+"""Model types that the general decoder is tested with, besides those above with their windows."""
 TESTED_FAMILIES = FAMILIES + GENERAL_FAMILIES
 """Model types whose numbers tests compare with those of transformers and PEFT."""
 _AGREES, _AGREES_IN_HALF = 1e-4, 0.05
@@ -106,8 +106,8 @@ class KVCache:
             _, heads, _, dim = buffers[0].shape
             fresh = buffers[0].new_zeros(rows, heads, width + room, dim)
             sides = (real, other_real), torch.split(fresh, [*map(len, buffers)])
-            for buffer, seen, part in zip(buffers, *sides, strict=True):
-                order = seen.int().argsort(dim=1, stable=True)[:, -width:]  # padding comes first
+            for buffer, mask, part in zip(buffers, *sides, strict=True):
+                order = mask.int().argsort(dim=1, stable=True)[:, -width:]  # padding comes first
                 index = order[:, None, :, None].expand(-1, heads, -1, dim)
                 torch.gather(buffer, 2, index, out=part[:, :, width - order.shape[1] : width])
             return fresh
@@ -170,8 +170,8 @@ class Decoder:
         length = cache.length + 1
         if length > cache.capacity:
             cache.reserve(2 * length)
-        seen = None if mask is None else mask[:, None, None, :length]
-        logits = self._forward(ids[:, None], positions[:, None], seen, cache)
+        bias = None if mask is None else mask[:, None, None, :length]
+        logits = self._forward(ids[:, None], positions[:, None], bias, cache)
         cache.length = length
         return logits
 
@@ -297,10 +297,10 @@ class GeneralDecoder:
         last, positions = torch.tensor([[row[-1] for row in rows], lengths], device=device)
         after = self.step(last, positions, mask, cache)
         plain = [self.model(input_ids=torch.tensor([row], device=device)).logits for row in rows]
-        wanted = torch.stack([logits[0, -2:] for logits in plain], dim=1).double().log_softmax(-1)
-        gaps = wanted - torch.stack((before, after)).double().log_softmax(-1)
+        target = torch.stack([logits[0, -2:] for logits in plain], dim=1).double().log_softmax(-1)
+        gaps = target - torch.stack((before, after)).double().log_softmax(-1)
         most = _AGREES if before.dtype == torch.float32 else _AGREES_IN_HALF
-        return float((wanted.exp() * gaps.abs()).sum(-1).max()) <= most
+        return float((target.exp() * gaps.abs()).sum(-1).max()) <= most
 
     def prefill(self, ids: Tensor, real: Tensor) -> tuple[Tensor, GeneralCache]:
         from transformers import DynamicCache
@@ -312,19 +312,19 @@ class GeneralDecoder:
         self, ids: Tensor, positions: Tensor, mask: Tensor | None, cache: GeneralCache
     ) -> Tensor:
         cache.length += 1
-        seen = ids.new_ones(len(ids), cache.length)
+        attention = ids.new_ones(len(ids), cache.length)
         if mask is not None:
-            seen = (mask[:, : cache.length] == 0).long()
-        return self._forward(ids[:, None], positions[:, None], seen, cache)
+            attention = (mask[:, : cache.length] == 0).long()
+        return self._forward(ids[:, None], positions[:, None], attention, cache)
 
-    def _forward(self, ids: Tensor, positions: Tensor, seen: Tensor, cache: GeneralCache) -> Tensor:
+    def _forward(self, ids: Tensor, positions: Tensor, mask: Tensor, cache: GeneralCache) -> Tensor:
         how: dict[str, Any] = {"past_key_values": cache.cache, "position_ids": positions}
         if self._stateful:
             how = {"cache_params": cache.cache}
         if not self.joins:
             how.pop("position_ids", None)
         elif not self._stateful or ids.shape[1] > 1:
-            how["attention_mask"] = seen
+            how["attention_mask"] = mask
         out = self.model(input_ids=ids, use_cache=True, logits_to_keep=1, **how)
         logits: Tensor = out.logits[:, -1]
         return logits

@@ -37,8 +37,8 @@ class Request:
     - seed: of this request's own random stream.
     - stop: texts, none empty, that end the completion; the model's end token always ends it.
     - special_tokens: whether the tokenizer adds tokens of its own to a text, such as a start.
-    - top_p: sample among the likeliest tokens that together have this probability; 1 is all.
-    - top_k: sample among the k likeliest tokens, chosen before `top_p`; 0 is all.
+    - top_p: sample among the most likely tokens that together have this probability; 1 is all.
+    - top_k: sample among the k most likely tokens, chosen before `top_p`; 0 is all.
     """
 
     prompt: str | tuple[int, ...]
@@ -167,10 +167,10 @@ class Engine(ABC):
 
     def _text(self, rollout: Rollout) -> str:
         ids = rollout.completion_ids
-        kept = ids[:-1] if ids and ids[-1] in self.end_tokens else ids
+        body = ids[:-1] if ids and ids[-1] in self.end_tokens else ids
         before = rollout.prompt_ids[-_CONTEXT_TOKENS:]
-        prefix, whole = self.decode(before), self.decode(before + kept)
-        return whole[len(prefix) :] if whole.startswith(prefix) else self.decode(kept)
+        prefix, whole = self.decode(before), self.decode(before + body)
+        return whole[len(prefix) :] if whole.startswith(prefix) else self.decode(body)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of these tokens, special ones included."""
@@ -216,9 +216,9 @@ def before_stop(text: str, stop: Sequence[str]) -> str:
     return min((text.partition(end)[0] for end in stop), key=len, default=text)
 
 
-def unknown_adapter(name: str, known: Mapping[str, object] | Sequence[str]) -> LoraEvoError:
+def unknown_adapter(name: str, names: Mapping[str, object] | Sequence[str]) -> LoraEvoError:
     """Return the error of a request that names an adapter which the engine does not hold."""
-    return LoraEvoError(f"no adapter named {name!r}; loaded: {', '.join(known)}")
+    return LoraEvoError(f"no adapter named {name!r}; loaded: {', '.join(names)}")
 
 
 def end_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:

@@ -214,11 +214,11 @@ def keep_likely(logits: Tensor, temperatures: Tensor, top_p: Tensor, top_k: Tens
     ordered, order = logits.float().sort(dim=-1, descending=True, stable=True)
     divisor = torch.where(greedy, torch.ones_like(temperatures), temperatures)
     rank = torch.arange(logits.shape[-1], device=logits.device)
-    kept = (rank < top_k[:, None]) | (top_k[:, None] == 0)
-    shares = torch.softmax((ordered / divisor[:, None]).double(), -1) * kept
+    mask = (rank < top_k[:, None]) | (top_k[:, None] == 0)
+    shares = torch.softmax((ordered / divisor[:, None]).double(), -1) * mask
     reached = shares.cumsum(-1)
-    kept &= (reached - shares < top_p[:, None] * reached[:, -1:]) | (top_p[:, None] == 1)
-    left_out = torch.zeros_like(kept).scatter_(1, order, ~(kept | greedy[:, None]))
+    mask &= (reached - shares < top_p[:, None] * reached[:, -1:]) | (top_p[:, None] == 1)
+    left_out = torch.zeros_like(mask).scatter_(1, order, ~(mask | greedy[:, None]))
     return logits.masked_fill(left_out, -torch.inf)
 
 
@@ -263,8 +263,8 @@ class HFEngine(Engine):
                 begun[number] = rollout
             else:
                 yield number, rollout
-        rest = begun.keys() | (set(range(len(requests))) - set(short))
-        yield from self._sampled(requests, sorted(rest), begun, math.inf)
+        numbers = begun.keys() | (set(range(len(requests))) - set(short))
+        yield from self._sampled(requests, sorted(numbers), begun, math.inf)
 
     @torch.inference_mode()
     def _sampled(
@@ -273,7 +273,7 @@ class HFEngine(Engine):
     ) -> Samples:  # fmt: skip
         """Yield samples of some requests; where rows finish, others take their place.
 
-        begun: beginnings of completions, which are read anew and continued. most: tokens of a text
+        begun: beginnings of completions, which are read again and continued. most: tokens of a text
         that the last is drawn after.
         """
         rows = []
@@ -381,12 +381,12 @@ def _mask(real: Tensor, room: int, dtype: torch.dtype) -> Tensor | None:
     return mask
 
 
-def _without_gaps(kept: Tensor) -> Tensor:
-    """Return the rows that are kept, the last of them in the places of those that are not."""
-    rows = kept.nonzero()[:, 0]
+def _without_gaps(mask: Tensor) -> Tensor:
+    """Return the rows of the mask, the last of them in the places of those that are not in it."""
+    rows = mask.nonzero()[:, 0]
     n = len(rows)
     places = torch.arange(n, device=rows.device)
-    places[~kept[:n]] = rows[rows >= n]
+    places[~mask[:n]] = rows[rows >= n]
     return places
 
 

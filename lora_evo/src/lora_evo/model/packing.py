@@ -97,14 +97,14 @@ class Texts:
         stem_of: dict[tuple[int, tuple[int, ...]], int] = {}
         rows: list[tuple[int, int | None]] = []
         for key, completion in zip(keys, completions, strict=True):
-            member, prompt, rest = *key, completion[:-1]
+            member, prompt, branch = *key, completion[:-1]
             shared = counts[key] > 1
             if not shared or key not in stem_of:
                 stem_of[key] = len(stems)
-                stems.append((member, prompt if shared else prompt + rest))
-            rows.append((stem_of[key], len(branches) if shared and rest else None))
-            if shared and rest:
-                branches.append((stem_of[key], rest))
+                stems.append((member, prompt if shared else prompt + branch))
+            rows.append((stem_of[key], len(branches) if shared and branch else None))
+            if shared and branch:
+                branches.append((stem_of[key], branch))
         n, parents = len(stems), [stem for stem, _ in branches]
         return cls(
             [text for _, text in stems + branches],
@@ -149,7 +149,7 @@ def _packing(
 ) -> Packing:
     """Return the attention of texts, one number of each: its length, its first token in the packed
     row, its first position, and the first token of its prompt."""
-    blocks, queried, seen, real = [], [], [], []
+    blocks, queried, key_rows, real = [], [], [], []
     for begin in sorted(set(begins.tolist())):  # stems, then branches by length of their prompt
         of_block = np.flatnonzero(begins == begin)
         grid = np.arange(lengths[of_block].max())
@@ -158,13 +158,13 @@ def _packing(
         keys = np.hstack((prompts[of_block, None] + np.arange(begin), tokens))
         blocks.append(Block(len(of_block), keys.shape[1], len(grid)))
         queried.append(tokens.ravel())
-        seen.append(keys.ravel())
+        key_rows.append(keys.ravel())
         real.append(inside.ravel())
     queries, inside = np.concatenate(queried), np.concatenate(real)
     places = np.empty(lengths.sum(), dtype=int)
     places[queries[inside]] = inside.nonzero()[0]
     put = partial(torch.tensor, device=device)
-    return Packing(tuple(blocks), put(queries), put(np.concatenate(seen)), put(places))
+    return Packing(tuple(blocks), put(queries), put(np.concatenate(key_rows)), put(places))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -228,11 +228,11 @@ def _add_to_gradients(
     """
     if any(p.grad is None for p in parameters):
         return list(gradients)
-    left = list(zip(parameters, gradients, strict=True))
-    while left:
-        now = dict(reversed(left))  # of each parameter, the first of its gradients that are left
+    pairs = list(zip(parameters, gradients, strict=True))
+    while pairs:
+        now = dict(reversed(pairs))  # of each parameter, the first of its gradients that are left
         torch._foreach_add_([cast(Tensor, p.grad) for p in now], list(now.values()))
-        left = [(p, gradient) for p, gradient in left if gradient is not now[p]]
+        pairs = [(p, gradient) for p, gradient in pairs if gradient is not now[p]]
     return [None] * len(parameters)
 
 
@@ -301,8 +301,8 @@ class _GroupedLinear(torch.autograd.Function):
                     grad_x.view(-1, x.shape[2])[here].addmm_(grad_z, down[entry])
         dtype = ctx.factors[0].dtype
         ups = torch._foreach_mul(grad_up.to(dtype).transpose(1, 2).unbind(), ctx.scales)
-        left = _add_to_gradients(ctx.factors, [*grad_down.to(dtype).unbind(), *ups])
-        return grad_x, *[None] * 6, *left
+        gradients = _add_to_gradients(ctx.factors, [*grad_down.to(dtype).unbind(), *ups])
+        return grad_x, *[None] * 6, *gradients
 
 
 def _slices(

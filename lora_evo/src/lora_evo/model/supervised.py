@@ -28,7 +28,7 @@ def token_pair(tokenizer: Any, prompt: str, completion: str, *, special: bool = 
 
 
 def drawn(count: int, batch_size: int, step: int, seed: int) -> list[int]:
-    """Return the indices of a step's examples (steps from 1), shuffled anew in each epoch."""
+    """Return the indices of a step's examples (steps from 1), shuffled again in each epoch."""
     indices: list[int] = []
     for place in range((step - 1) * batch_size, step * batch_size):
         epoch, number = divmod(place, count)

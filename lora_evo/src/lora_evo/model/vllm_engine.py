@@ -138,17 +138,17 @@ class VLLMEngine(Engine):
         self._folder.close()
 
     def _sampled(
-        self, left: dict[int, Request], *, watch_text: bool
+        self, requests: dict[int, Request], *, watch_text: bool
     ) -> Iterator[tuple[int, Rollout]]:
-        """Yield samples as they end, and remove their requests from `left`."""
-        numbers = self._add_requests(left, watch_text) if left else {}
+        """Yield samples as they end, and remove them from `requests`."""
+        numbers = self._add_requests(requests, watch_text) if requests else {}
         try:
-            while left:
+            while requests:
                 for output in self._served.call("sample", next_outputs):
                     i = numbers.get(output.request_id)
                     if i is not None:  # else of a stream that was closed
                         sampled = output.outputs[0]
-                        yield i, rollout_of(left.pop(i), sampled, self.end_tokens, self.decode)
+                        yield i, rollout_of(requests.pop(i), sampled, self.end_tokens, self.decode)
         except GeneratorExit:
             with suppress(EngineStopped):  # the next call raises it
                 self._served.call("end", lambda llm: llm.llm_engine.abort_request(list(numbers)))

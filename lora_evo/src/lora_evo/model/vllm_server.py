@@ -270,7 +270,7 @@ class ServedModel:
 
     def _answer(self, ask: Callable[[Any], T]) -> T:
         outcome: Future[T] = Future()
-        ready, done = multiprocessing.Pipe(duplex=False)
+        receiver, sender = multiprocessing.Pipe(duplex=False)
 
         def run() -> None:
             try:
@@ -278,11 +278,11 @@ class ServedModel:
             except BaseException as error:
                 outcome.set_exception(error)
             finally:
-                done.close()
+                sender.close()
 
-        with ready:
+        with receiver:
             Thread(target=run, name="vllm-call", daemon=True).start()
-            wait([ready, *(process.sentinel for process in self._processes)])
+            wait([receiver, *(process.sentinel for process in self._processes)])
         error = outcome.exception() if outcome.done() else None
         if isinstance(error, Exception) or not outcome.done():
             gone = wait([process.sentinel for process in self._processes], timeout=_GRACE_S)

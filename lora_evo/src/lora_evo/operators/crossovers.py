@@ -254,9 +254,9 @@ def assign(setup: Setup, units: Sequence[str]) -> Mapping[str, int]:
     possible = sum(weight > 0 for weight in weights)
     if len(units) > 1 and possible > 1 and len(set(chosen.values())) == 1:
         unit = units[int(setup.uniform("odd unit") * len(units))]
-        rest = list(weights)
-        rest[chosen[unit]] = 0.0
-        chosen[unit] = _draw(rest, setup.uniform("odd parent"))
+        odds = list(weights)
+        odds[chosen[unit]] = 0.0
+        chosen[unit] = _draw(odds, setup.uniform("odd parent"))
     return chosen
 
 
@@ -266,7 +266,7 @@ def _draw(weights: Sequence[float], point: float) -> int:
 
 
 def factor_dare(setup: Setup) -> Recipe:
-    """Drop entries of the factors: A = sum_k w_k (m_k * A_k) / (1 - p), and B alike.
+    """Drop entries of the factors: A = sum_k w_k (m_k * A_k) / (1 - p), and B likewise.
 
     A baseline; prefer `dare`. DARE (arXiv 2311.03099) drops entries, m_k zeros with chance p and
     else ones. At p = 0.7, the default as in public code, an adapter crossed with itself lands about
@@ -282,7 +282,7 @@ def factor_dare(setup: Setup) -> Recipe:
 
 
 def factor_extrapolate(setup: Setup) -> Recipe:
-    """Extrapolate the factors: A = A_worse + eta (A_better - A_worse), and B alike.
+    """Extrapolate the factors: A = A_worse + eta (A_better - A_worse), and B likewise.
 
     A baseline; prefer `extrapolate`. eta is from [1, 1.5] as in public code; the update is
     quadratic in it.
@@ -296,7 +296,7 @@ def _sum(
     coefficients: Sequence[float],
     keep: Callable[[torch.Tensor, str, str, str], torch.Tensor] = lambda factor, *key: factor,
 ) -> Recipe:
-    """Return the recipe of sum_k c_k keep(A_k), and B alike, for coefficients c_k."""
+    """Return the recipe of sum_k c_k keep(A_k), and B likewise, for coefficients c_k."""
     setup.check_equal_ranks(
         f"factor_{better} adds factors entry by entry and needs equal ranks; {better} does not"
     )

@@ -76,7 +76,7 @@ def subspace_rotation(setup: Setup) -> Recipe:
 
 
 def component_masking(setup: Setup) -> Recipe:
-    """Mask singular components, small ones more often, and initialise them anew.
+    """Mask singular components, small ones more often, and initialise them again.
 
     With D = s*B*A = sum_j S_j u_j v_j^T, components are drawn without replacement, with chances in
     proportion to S_j^-tail (`tail=0`: equal chances; an exponential race, Efraimidis & Spirakis
@@ -255,16 +255,16 @@ def masked_values(
     kept, masked = values.clone(), torch.zeros(len(values), dtype=torch.bool)
     alive = values > NEGLIGIBLE * values[0]
     race = torch.where(alive, draws * (values / values[0]) ** tail, math.inf)
-    rest, shrunk = strength**2, -1
+    budget, shrunk = strength**2, -1
     for index in torch.argsort(race, stable=True)[: int(alive.sum())].tolist():
         energy = float(values[index]) ** 2
-        if energy <= rest:
-            rest -= energy
+        if energy <= budget:
+            budget -= energy
             kept[index], masked[index] = 0.0, True
         elif shrunk < 0:
             shrunk = index
     if shrunk >= 0:  # else all fit, at a strength of 1 up to rounding
-        kept[shrunk] -= math.sqrt(rest)
+        kept[shrunk] -= math.sqrt(budget)
     return kept, masked
 
 

@@ -107,9 +107,9 @@ class Setup:
 
     def check_equal_ranks(self, advice: str) -> None:
         """Raise `LoraEvoError` for parents of unequal rank; advice: the end of the message."""
-        first, *others = self.configs
+        first, *configs = self.configs
         for path in self.paths:
-            for number, config in enumerate(others, start=2):
+            for number, config in enumerate(configs, start=2):
                 if config.rank(path) != first.rank(path):
                     raise LoraEvoError(
                         f"{path} has rank {first.rank(path)} in parent 1 and {config.rank(path)} "
@@ -255,14 +255,14 @@ def find_operator(name_or_operator: str | Operator, kind: str | None = None) -> 
     A merge may be named by its method: `merge_ties` or `ties`.
     """
     name = name_or_operator.name if isinstance(name_or_operator, Operator) else name_or_operator
-    known = names_of(kind) if kind else list(OPERATORS)
-    if kind == "merge" and name in known:
+    names = names_of(kind) if kind else list(OPERATORS)
+    if kind == "merge" and name in names:
         name = name_or_operator = f"merge_{name}"
     operator = OPERATORS.get(name) if isinstance(name_or_operator, str) else name_or_operator
     if operator is None:
         raise LoraEvoError(
-            f"there is no {kind or 'operator'} {name!r}{did_you_mean(name, known)}; "
-            f"known: {', '.join(known)}"
+            f"there is no {kind or 'operator'} {name!r}{did_you_mean(name, names)}; "
+            f"known: {', '.join(names)}"
         )
     if OPERATORS.get(name, operator) is not operator:
         raise LoraEvoError(
@@ -281,7 +281,7 @@ def names_of(kind: str) -> list[str]:
     return [name.removeprefix("merge_") for name in names]
 
 
-def did_you_mean(name: object, known: Iterable[str]) -> str:
+def did_you_mean(name: object, names: Iterable[str]) -> str:
     """Return a hint at the closest known name, or ''."""
-    close = difflib.get_close_matches(str(name), list(known), n=1)
+    close = difflib.get_close_matches(str(name), list(names), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""

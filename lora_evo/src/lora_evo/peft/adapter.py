@@ -120,10 +120,10 @@ class Adapter:
         from peft import PeftModel, get_peft_model_state_dict
 
         model = getattr(model, "_orig_mod", model)
-        known = _peft_names(model)
-        if name not in known:
+        names = _peft_names(model)
+        if name not in names:
             raise LoraEvoError(
-                f"the model has no PEFT adapter {name!r}; it has: {', '.join(known) or 'none'}"
+                f"the model has no PEFT adapter {name!r}; it has: {', '.join(names) or 'none'}"
             )
         with TemporaryDirectory() as folder:
             home, options = Path(folder), {"save_embedding_layers": False}
@@ -180,9 +180,9 @@ class Adapter:
             key = self.config.parameter(path)
             layer = model.get_base_model().get_submodule(experts[key] if key else path)
             for factor, weight in ((slot.A, layer.lora_A), (slot.B, layer.lora_B)):
-                made = weight[name].weight
-                values = made if key else factor.detach()  # a key's are those of all its experts
-                made.data = values.to(made.device, factor.dtype, copy=True)
+                param = weight[name].weight
+                values = param if key else factor.detach()  # a key's are those of all its experts
+                param.data = values.to(param.device, factor.dtype, copy=True)
         return model
 
 
@@ -372,22 +372,22 @@ def check_comparable(
     """
     for field in () if any_base else ("base_model_name_or_path", "revision"):
         bases = [(title, source.config.to_dict().get(field)) for title, source in named.items()]
-        (first, expected), *others = [pair for pair in bases if pair[1]] or [("", None)]
-        for title, base in others:
+        (first, expected), *pairs = [pair for pair in bases if pair[1]] or [("", None)]
+        for title, base in pairs:
             if base != expected:
                 raise LoraEvoError(
                     f"{first} has {field} {expected!r}, {title} has {base!r}: choose adapters of "
                     f"one base, or, if both mean one, make {field} in adapter_config.json equal"
                 )
     _check_experts(named)
-    known: list[str] = []
+    paths: list[str] = []
     sources: list[tuple[SlotSource, dict[str, str]]] = []
     for source in named.values():
-        names = as_in(source.paths, known or source.paths)
+        names = as_in(source.paths, paths or source.paths)
         sources.append((source.renamed(names), names))
-        known += names.values()
-    (first, (one, _)), *rest = zip(named, sources, strict=True)
-    for title, (other, _) in rest:
+        paths += names.values()
+    (first, (one, _)), *tail = zip(named, sources, strict=True)
+    for title, (other, _) in tail:
         odd = sorted(set(one.paths) ^ set(other.paths))
         if odd and not any_modules:
             raise LoraEvoError(

@@ -151,9 +151,9 @@ class AdapterConfig:
         for name in ("target_modules", "exclude_modules", "target_parameters"):
             if raw.get(name) is not None and not isinstance(raw[name], str):
                 _names(name, raw[name])
-        known = {one.name for one in fields(cls)} - {"rest"}
-        rest = {name: value for name, value in raw.items() if name not in known}
-        values = {name: raw[name] for name in known if raw.get(name) is not None}
+        names = {one.name for one in fields(cls)} - {"rest"}
+        rest = {name: value for name, value in raw.items() if name not in names}
+        values = {name: raw[name] for name in names if raw.get(name) is not None}
         if isinstance(raw.get("target_modules"), list):
             values["target_modules"] = tuple(raw["target_modules"])
         always = {"r": None, "lora_alpha": None, "target_modules": None}

@@ -278,8 +278,8 @@ def _cut(config: AdapterConfig, tensors: Mapping[str, StoredTensor]) -> Mapping[
         for key, wrapper in zip(keys, sorted(wrappers, key=len, reverse=True), strict=True):
             a, b = (cut.pop(name) for name in tensor_names(wrapper))
             rank = config.rank(f"{key}.0")
-            count, rest = divmod(a.shape[0], rank)
-            if len(a.shape) != 2 or rest or b.shape != (b.shape[0], rank * count):
+            count, remainder = divmod(a.shape[0], rank)
+            if len(a.shape) != 2 or remainder or b.shape != (b.shape[0], rank * count):
                 raise LoraEvoError(
                     f"the pair of {key} is {list(a.shape)} and {list(b.shape)}; expected "
                     f"[{rank} E, in] and [out, {rank} E] for E experts of rank {rank}"
