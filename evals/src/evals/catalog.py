@@ -63,8 +63,8 @@ def load_benchmark(name: str, data: Data = PUBLISHED) -> Benchmark:
     except (ImportError, AttributeError) as error:
         raise EvalsError(f"{place} cannot be loaded: {error}") from error
     if not isinstance(benchmark, Benchmark):
-        found = type(benchmark).__name__
-        raise EvalsError(f"{place} gave {found}; expected an evals.Benchmark")
+        kind = type(benchmark).__name__
+        raise EvalsError(f"{place} gave {kind}; expected an evals.Benchmark")
     return benchmark
 
 
@@ -115,12 +115,12 @@ def load_named(
         files[name] = file
     benchmarks = []
     for name in names:
-        own, equals, file = name.partition("=")
-        if own.startswith(Tasksets.PREFIX):
-            benchmarks.append(load_taskset(own, file))
+        title, equals, file = name.partition("=")
+        if title.startswith(Tasksets.PREFIX):
+            benchmarks.append(load_taskset(title, file))
             continue
         if equals:
-            benchmarks.append(load_own(own, Path(file), grader))
+            benchmarks.append(load_own(title, Path(file), grader))
             continue
         source = files.get(name)
         is_release = name in OFFICIAL and source in OFFICIAL[name].releases

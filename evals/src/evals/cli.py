@@ -325,9 +325,9 @@ def report(
     runs = read_runs(*folders, unreadable=faults.append)
     for fault in faults:
         print_error(f"{fault}; left out", 1)
-    shown = [table_of(runs, k, against, measure) for k in (ks or (None,))]
-    runs, table = shown[0]
-    scores = [each for _, each in shown if each is not None]
+    pairs = [table_of(runs, k, against, measure) for k in (ks or (None,))]
+    runs, table = pairs[0]
+    scores = [each for _, each in pairs if each is not None]
     if csv_file is not None:
         write_text(csv_file, tables.as_csv(scores))
     if page is not None:
@@ -349,15 +349,15 @@ def doctor(as_json: bool) -> int:
     Shows versions, the device that models run on, and which layers of the sandbox are active; the
     exit code is 1 if there is a problem.
     """
-    found = inspect_installation()
+    facts = inspect_installation()
     if as_json:
-        click.echo(json.dumps(found))
-        return 1 if found["problems"] else 0
-    for name, text in {**found["versions"], "device": found["device"]}.items():
+        click.echo(json.dumps(facts))
+        return 1 if facts["problems"] else 0
+    for name, text in {**facts["versions"], "device": facts["device"]}.items():
         click.echo(f"{name:14} {text}")
-    for layer, active in found["layers"].items():
+    for layer, active in facts["layers"].items():
         click.echo(f"{'sandbox':14} {layer} {'active' if active else 'MISSING'}")
-    return max([print_error(problem, 1) for problem in found["problems"]], default=0)
+    return max([print_error(problem, 1) for problem in facts["problems"]], default=0)
 
 
 def _load(names: Sequence[str], specs: Sequence[str], grader: str | None) -> list[Benchmark]:
@@ -375,10 +375,10 @@ def _show(
 ) -> int:
     """Print finished runs; the exit code says whether every sample has a verdict."""
     if as_json:
-        shown = [{"table": t.as_json(), "comparisons": t.differences_as_json()} for t in scores]
-        first: dict[str, Any] = shown[0] if shown else {"table": None, "comparisons": []}
+        sections = [{"table": t.as_json(), "comparisons": t.differences_as_json()} for t in scores]
+        first: dict[str, Any] = sections[0] if sections else {"table": None, "comparisons": []}
         results = [run.as_json() for run in runs]
-        click.echo(json.dumps({"results": results, **first, "more": shown[1:]}))
+        click.echo(json.dumps({"results": results, **first, "more": sections[1:]}))
     for table in () if as_json else scores:
         click.echo("\n" * (table is not scores[0]) + _WRITERS[form](table))
         if table.differences:

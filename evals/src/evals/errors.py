@@ -16,9 +16,9 @@ class SettingsChanged(EvalsError):
     """An output folder holds the samples of a run with other settings."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """Return the part of a message that suggests one of the known names."""
-    names = list(known)
+    names = list(choices)
     close = get_close_matches(name, names, n=1)
     return f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(names)}"
 

@@ -298,8 +298,8 @@ def grade_samples(
     more than half have none. prompts: those known, by question; a mark by which a chat template
     opens a thought in them is put before the response."""
     questions = {question.id: question for question in benchmark.questions}
-    known = prompts if how.template.mode == "chat" else {}
-    texts = ((s, completion_text(s.response, known.get(s.id))) for s in samples)
+    contexts = prompts if how.template.mode == "chat" else {}
+    texts = ((s, completion_text(s.response, contexts.get(s.id))) for s in samples)
     pairs = [(questions[s.id], replace(s, response=text)) for s, text in texts]
     verdicts = []
     for (_, sample), verdict in zip(pairs, benchmark.grade(pairs, how), strict=True):
@@ -308,8 +308,8 @@ def grade_samples(
         progress("grade", 1)
     if 2 * sum(verdict.correct is None for verdict in verdicts) > len(verdicts):
         hint = "mend this, see `code-verifier doctor`, then type the same command again"
-        told = f"{name}: {not_judged(verdicts)}; {hint}"
-        raise SandboxUnavailable(f"{told}: the samples are kept, and graded then")
+        fault = f"{name}: {not_judged(verdicts)}; {hint}"
+        raise SandboxUnavailable(f"{fault}: the samples are kept, and graded then")
     return tuple(verdicts)
 
 

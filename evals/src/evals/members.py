@@ -88,8 +88,8 @@ def find_members(specs: Sequence[str]) -> Members:
         elif spec.choice is None:
             chosen = {spec.name or spec.folder.resolve().name: spec.folder}
         else:
-            told = f"{spec.folder} is not a selfplay run, which alone has members to choose"
-            raise EvalsError(f"{told}; leave out {':' + spec.choice!r}")
+            fault = f"{spec.folder} is not a selfplay run, which alone has members to choose"
+            raise EvalsError(f"{fault}; leave out {':' + spec.choice!r}")
         for member, folder in chosen.items():
             name, group = _name_adapter(spec, member, folder, runs)
             if name in folders and folders[name].samefile(folder):

@@ -60,8 +60,8 @@ def _question(place: str, row: Record, number: int, grader: str) -> Question:
     id = str(next((row[key] for key in ("id", "task_id") if row.get(key) is not None), number))
     text = next((row[key] for key in _QUESTIONS if isinstance(row.get(key), str)), "")
     if not text:
-        found = ", ".join(map(str, row)) or "none"
-        raise EvalsError(f"{place}: no question; found the columns {found}")
+        columns = ", ".join(map(str, row)) or "none"
+        raise EvalsError(f"{place}: no question; found the columns {columns}")
     if grader == "exact":
         if not isinstance(row.get("answer"), str | int):
             raise EvalsError(f"{place}: no text in answer")

@@ -105,7 +105,7 @@ def intervals(rows: Iterable[Row], title: str, references: Sequence[float]) -> a
         }
         for row in rows
     ]
-    shown = (alt.Tooltip(f"{name}:Q", format=".1f") for name in figures)
+    tooltips = (alt.Tooltip(f"{name}:Q", format=".1f") for name in figures)
     ends = [row[name] for row in data for name in ("low", "high")] + list(references)
     low, high = min(ends), max(ends)
     gap = 0.06 * (high - low) or 5.0
@@ -115,7 +115,7 @@ def intervals(rows: Iterable[Row], title: str, references: Sequence[float]) -> a
     base = alt.Chart(alt.InlineData(values=data)).encode(
         y=alt.Y("adapter:N", sort=None, title=None, axis=_NAMES),
         color=alt.Color("kind:N", legend=None, scale=colours),
-        tooltip=["adapter:N", *shown, "tasks:Q"],
+        tooltip=["adapter:N", *tooltips, "tasks:Q"],
     )
     start, middle = (alt.X(f"{f}:Q", title=title, axis=axis, scale=scale) for f in ("low", "value"))
     shape = alt.when("datum.mean").then(alt.value("diamond")).otherwise(alt.value("circle"))

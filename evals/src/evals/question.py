@@ -167,11 +167,11 @@ class Benchmark:
 
     def part(self, limit: int | None) -> list[Question]:
         """Return the first `limit` questions; of a sorted benchmark, the first of every level."""
-        seen: Counter[int] = Counter()
+        counts: Counter[int] = Counter()
         order = []
         for number, question in enumerate(self.questions):
             level = question.level if self.sorted else 0
-            seen[level] += 1
-            order.append((seen[level], level, number))
+            counts[level] += 1
+            order.append((counts[level], level, number))
         numbers = sorted(number for *_, number in sorted(order)[:limit])
         return [self.questions[number] for number in numbers]

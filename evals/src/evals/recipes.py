@@ -91,8 +91,8 @@ class Recipe:
         """Return the template of a benchmark. Raises EvalsError if the recipe has none."""
         if benchmark not in self.templates:
             covered = ", ".join(self.templates)
-            told = f"recipe {self.name!r} has no template for {benchmark!r}"
-            raise EvalsError(f"{told}; it covers {covered}")
+            fault = f"recipe {self.name!r} has no template for {benchmark!r}"
+            raise EvalsError(f"{fault}; it covers {covered}")
         return self.templates[benchmark]
 
     def covering(self, benchmark: str, like: str) -> "Recipe":
@@ -117,7 +117,7 @@ class Recipe:
 
 def find_recipe(name: str) -> Recipe:
     """Return a recipe by its name, or the one in a TOML file of the form of `recipes.toml`, whose
-    templates may name an examples_file beside it. Raises EvalsError in one line."""
+    templates may name an examples_file next to it. Raises EvalsError in one line."""
     if name in RECIPES:
         return RECIPES[name]
     if not name.endswith(".toml"):
@@ -240,8 +240,8 @@ def _fill(template: Template, fields: Mapping[str, str], place: str) -> str:
         if name == "format":
             return _FIELD.sub(value, starter)
         if name not in fields:
-            found = ", ".join(fields) or "none"
-            raise EvalsError(f"{place}: the problem has no field {name!r}; found {found}")
+            names = ", ".join(fields) or "none"
+            raise EvalsError(f"{place}: the problem has no field {name!r}; found {names}")
         return fields[name].strip() if template.stripped else fields[name]
 
     return _FIELD.sub(value, template.text)

@@ -190,14 +190,14 @@ def read_run(folder: Path) -> Run:
     samples = {(s.id, s.sample): s for s in records.read_samples(folder / "samples.jsonl")}
     verdicts = tuple(records.read_verdicts(folder / "verdicts.jsonl"))
     try:
-        asked = {(v.id, v.sample): samples[v.id, v.sample] for v in verdicts}
+        subset = {(v.id, v.sample): samples[v.id, v.sample] for v in verdicts}
     except KeyError as error:
         id, number = error.args[0]
-        told = f"{folder} has a verdict on sample {number} of {id}, but no such sample"
-        raise EvalsError(f"{told}; finish it with `evals run`") from None
+        fault = f"{folder} has a verdict on sample {number} of {id}, but no such sample"
+        raise EvalsError(f"{fault}; finish it with `evals run`") from None
     texts = records.read_prompts(folder / "prompts.jsonl")
     prompts = {v.id: texts[v.id] for v in verdicts if v.id in texts}
-    return replace(run, samples=asked, verdicts=verdicts, prompts=prompts)
+    return replace(run, samples=subset, verdicts=verdicts, prompts=prompts)
 
 
 def read_runs(
@@ -216,11 +216,11 @@ def read_runs(
     for folder in map(Path, folders):
         if not folder.is_dir():
             raise EvalsError(f"there is no folder {folder}; expected the --out of `evals run`")
-        found = {path.resolve().parent: None for path in sorted(folder.rglob(RESULT_FILE))}
-        if not found:
+        parents = {path.resolve().parent: None for path in sorted(folder.rglob(RESULT_FILE))}
+        if not parents:
             lacks = f"holds no finished result ({RESULT_FILE})"
             raise EvalsError(f"{folder} {lacks}; finish it with `evals run`")
-        places |= found
+        places |= parents
     runs = []
     for at, place in enumerate(places, start=1):
         try:

@@ -155,8 +155,8 @@ class Scores:
         values = self.values[places]
         if len(places) < 2 or not (values[0] == values[0])[values[1] == values[1]].any():
             pair = f"{first} and {second}" + (f" on {self.name}" if self.name else "")
-            told = f"no problem was graded for both {pair}"
-            raise EvalsError(f"{told}; compare two results on one benchmark")
+            fault = f"no problem was graded for both {pair}"
+            raise EvalsError(f"{fault}; compare two results on one benchmark")
         gaps = values[0] - values[1]
         judged = gaps[gaps == gaps]
         replicates = resample(gaps[None, :], self.problems, self.name, (-1.0, 1.0))

@@ -87,12 +87,12 @@ def _opponents(
         hint = did_you_mean(against, [run.name for run in runs])
         raise EvalsError(f"no results of {against!r}; {hint}")
     for run in runs:
-        others = [rival for rival in rivals if rival.benchmark == run.benchmark]
-        others = [rival for rival in others if _home(rival) == _home(run)] or others
-        if len(others) > 1:
-            names = ", ".join(rival.name for rival in others)
+        choices = [rival for rival in rivals if rival.benchmark == run.benchmark]
+        choices = [rival for rival in choices if _home(rival) == _home(run)] or choices
+        if len(choices) > 1:
+            names = ", ".join(rival.name for rival in choices)
             raise EvalsError(f"{run.name} can be compared with {names}; type one of these names")
-        for other in others:
+        for other in choices:
             if _questions(run) != _questions(other):
                 pair = f"{run.name} and {other.name} are not compared on {run.benchmark}"
                 notes.append(f"{pair}: their questions or right answers come from different files")

@@ -108,8 +108,8 @@ def build_table(
     if isinstance(against, str):
         if against not in results:
             raise EvalsError(f"no results of {against!r}; {did_you_mean(against, results)}")
-        others = [name for name in results if name != against]
-        against = {(n, b): against for n in others for b in results[n] if b in results[against]}
+        names = [name for name in results if name != against]
+        against = {(n, b): against for n in names for b in results[n] if b in results[against]}
     benchmarks = dict.fromkeys(name for by_name in results.values() for name in by_name)
     scores, many = {}, None if measure == "maj@k" else k
     for benchmark in benchmarks:
@@ -145,8 +145,8 @@ class _Layout:
 
     @property
     def columns(self) -> list[str]:
-        others = [name for name in self.scores if name not in TITLES]
-        return others + [name for name in TITLES if name in self.scores]
+        names = [name for name in self.scores if name not in TITLES]
+        return names + [name for name in TITLES if name in self.scores]
 
     def missing(self, column: str) -> list[str]:
         """The benchmarks that an average lacks."""

@@ -30,18 +30,18 @@ def load_taskset(name: str, file: str = "") -> Benchmark:
 
     def grade(pairs: Pairs, how: Grading) -> Iterator[SampleVerdict]:
         with Tasksets(sources, how.workers, WALL_S) as tasksets:
-            asked = ((question.problem, sample.response) for question, sample in pairs)
-            grades = ordered_map(lambda pair: tasksets.grade(*pair), asked, how.workers)
+            answers = ((question.problem, sample.response) for question, sample in pairs)
+            grades = ordered_map(lambda pair: tasksets.grade(*pair), answers, how.workers)
             for (question, sample), result in zip(pairs, grades, strict=True):
-                right, found = result.score >= 1.0, sample.response or None
-                verdict = right if result.judged else None, result.reason, found
+                right, answer = result.score >= 1.0, sample.response or None
+                verdict = right if result.judged else None, result.reason, answer
                 yield SampleVerdict.on(question, sample, *verdict, score=result.score)
 
-    asked = (Question(t.id, {"prompt": t.input or "", "system": t.message}, t) for t in tasks)
+    questions = (Question(t.id, {"prompt": t.input or "", "system": t.message}, t) for t in tasks)
     template = Template("{prompt}", "chat", MAX_TOKENS, "the taskset", system="{system}")
     digest = blake2b("".join(str(task.output) for task in tasks).encode(), digest_size=16)
     return Benchmark(
-        name, "a taskset of verifiers", tuple(asked), grade,
+        name, "a taskset of verifiers", tuple(questions), grade,
         Recipe("taskset", "the taskset's own turns", {name: template}),
         f"blake2b:{digest.hexdigest()}",
     )  # fmt: skip

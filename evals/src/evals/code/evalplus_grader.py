@@ -96,17 +96,17 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
     def _grade(self, run: _Run, program: str) -> ProgramOutcome:
         values: list[Value] = []
         call = partial(self._call, run, program)
-        first, *rest = _pieces(run.expected)
-        others = ordered_map(call, rest, self._workers) if self._workers > 1 else map(call, rest)
-        for calls in chain((call(first),), others):  # most wrong programs fail in the first
+        first, *parts = _pieces(run.expected)
+        queue = ordered_map(call, parts, self._workers) if self._workers > 1 else map(call, parts)
+        for calls in chain((call(first),), queue):  # most wrong programs fail in the first
             values += calls.values
-            done = len(values)
+            count = len(values)
             wrong = first_wrong(run.problem, run.inputs, run.expected, values)
             if wrong is not None:
                 reason = f"returned {_shown(values[wrong])}; expected {_shown(run.expected[wrong])}"
                 return ProgramOutcome(ProgramOutcome.FAIL, reason, wrong)
             if calls.status != Status.OK:
-                return _outcome(calls, done)
+                return _outcome(calls, count)
         return ProgramOutcome(ProgramOutcome.PASS)
 
     def _call(self, run: _Run, program: str, piece: slice) -> Calls:
@@ -197,12 +197,12 @@ def _pieces(expected: Sequence[Value]) -> list[slice]:
     return list(map(slice, [0, *ends], ends or [0]))
 
 
-def _outcome(calls: Calls, done: int) -> ProgramOutcome:
+def _outcome(calls: Calls, count: int) -> ProgramOutcome:
     """The outcome of a run that ended early, by evalplus' rules: an exception, a crash and a slow
     call are `fail`; a slow module or run, and a process that leaves no report, are `timeout`."""
     if calls.status == Status.SANDBOX_ERROR:
         return ProgramOutcome(None, calls.reason)
-    failed = done if calls.call else None
+    failed = count if calls.call else None
     ended = calls.status in (Status.MEMORY, Status.VIOLATION)
     slow = ended or (calls.status != Status.EXCEPTION and not calls.call)
     status = ProgramOutcome.TIMEOUT if slow else ProgramOutcome.FAIL

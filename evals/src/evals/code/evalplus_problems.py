@@ -86,16 +86,16 @@ def _list_of_tuples(value: Any) -> list[tuple[Any, ...]]:
     return [tuple(item) for item in value]
 
 
-def _tasks(numbers: str, *shapes: _Shape, rest: _Shape = None) -> dict[str, tuple[Any, ...]]:
-    return dict.fromkeys((f"Mbpp/{number}" for number in numbers.split()), (shapes, rest))
+def _tasks(numbers: str, *shapes: _Shape, default: _Shape = None) -> dict[str, tuple[Any, ...]]:
+    return dict.fromkeys((f"Mbpp/{number}" for number in numbers.split()), (shapes, default))
 
 
 _SHAPES: dict[str, tuple[tuple[_Shape, ...], _Shape]] = {
     **_tasks(
         "2 116 132 143 222 261 273 394 399 421 424 429 470 560 579 596 616 630 726 740 744 809",
-        rest=tuple,
+        default=tuple,
     ),
-    **_tasks("63 64 70 94 120 237 272 299 400 409 417 438 473 614 780", rest=_list_of_tuples),
+    **_tasks("63 64 70 94 120 237 272 299 400 409 417 438 473 614 780", default=_list_of_tuples),
     **_tasks("75 413 444 753", _list_of_tuples),
     **_tasks("106 750", None, tuple),
     # An empty set is an empty dict.
@@ -104,15 +104,15 @@ _SHAPES: dict[str, tuple[tuple[_Shape, ...], _Shape]] = {
     **_tasks("250 307 405 446 617 720 763 808", tuple),
     **_tasks("252", complex),
     **_tasks("278", lambda value: tuple(tuple(x) if isinstance(x, list) else x for x in value)),
-    **_tasks("259 401 445 580 615 791", rest=_deep_tuple),
+    **_tasks("259 401 445 580 615 791", default=_deep_tuple),
     **_tasks("722", lambda value: {key: tuple(item) for key, item in value.items()}),
 }
 
 
 def _arguments(task_id: str, arguments: list[Any]) -> Arguments:
     """The arguments of one call. Raises TypeError or ValueError where they do not fit the task."""
-    shapes, rest = _SHAPES.get(task_id, ((), None))
-    padded = zip((*shapes, *[rest] * (len(arguments) - len(shapes))), arguments, strict=False)
+    shapes, default = _SHAPES.get(task_id, ((), None))
+    padded = zip((*shapes, *[default] * (len(arguments) - len(shapes))), arguments, strict=False)
     return tuple(shape(item) if shape else item for shape, item in padded)
 
 
@@ -139,11 +139,11 @@ def first_wrong(
     """Return the place of the first value that is not the expected one, or None."""
     atol = problem.atol
     calls = zip(inputs, expected, returned, strict=False)
-    for place, (arguments, wanted, value) in enumerate(calls):
-        if atol == 0 and wanted.floats:
+    for place, (arguments, target, value) in enumerate(calls):
+        if atol == 0 and target.floats:
             atol = _LEAST_ATOL
         try:
-            right = _is_right(problem, arguments, wanted, value, atol)
+            right = _is_right(problem, arguments, target, value, atol)
         except _UNREADABLE:
             right = False
         if not right:
@@ -152,47 +152,47 @@ def first_wrong(
 
 
 def _is_right(
-    problem: FunctionProblem, arguments: Arguments, wanted: Value, returned: Value, atol: float
+    problem: FunctionProblem, arguments: Arguments, target: Value, returned: Value, atol: float
 ) -> bool:
     name = problem.entry_point
-    equal = wanted.digest == returned.digest != ""  # under Python's `==`
+    equal = target.digest == returned.digest != ""  # under Python's `==`
     if problem.benchmark == HUMANEVAL:
         if name == ROOT_TASK:
-            return _is_root(arguments, _values(wanted, returned)[1], problem.atol)
+            return _is_root(arguments, _values(target, returned)[1], problem.atol)
     elif name in NOT_NONE_TASKS:
-        equal = _is_present(wanted, returned)
+        equal = _is_present(target, returned)
     elif name in SET_TASKS and not equal:
-        expected, output = map(set, _values(wanted, returned))
+        expected, output = map(set, _values(target, returned))
         equal = expected == output
     elif name in _ACCEPTED and not equal:
         # A value that is no data equals nothing.
-        value = _values(wanted, returned)[1] if returned.chars >= 0 else float("nan")
+        value = _values(target, returned)[1] if returned.chars >= 0 else float("nan")
         equal = _ACCEPTED[name](arguments, value, problem.atol)
-    return equal or (atol != 0 and _is_close(wanted, returned, atol))
+    return equal or (atol != 0 and _is_close(target, returned, atol))
 
 
-def _values(wanted: Value, returned: Value) -> tuple[Any, Any]:
+def _values(target: Value, returned: Value) -> tuple[Any, Any]:
     """Both as Python values. Raises ValueError for a value that is no data, or too long."""
-    one, other, size = wanted.data, returned.data, min(wanted.chars, returned.chars)
+    one, other, size = target.data, returned.data, min(target.chars, returned.chars)
     if size < 0 or one is None or other is None or len(other) > WHOLE_CHARS:
         raise ValueError("no data")
     return read_value(one), read_value(other)
 
 
-def _is_present(wanted: Value, returned: Value) -> bool:
+def _is_present(target: Value, returned: Value) -> bool:
     """Only None and not None are distinguished: a match object is as good as True."""
     is_false = returned.type_name == "bool" and returned.data == "false"  # not numpy's
     present = returned.type_name != "NoneType" and not is_false
-    return present == (wanted.type_name != "NoneType")
+    return present == (target.type_name != "NoneType")
 
 
-def _is_close(wanted: Value, returned: Value, atol: float) -> bool:
+def _is_close(target: Value, returned: Value, atol: float) -> bool:
     """Whether values of one type and shape are close; numpy would broadcast other shapes."""
     import numpy as np
 
-    if wanted.type_name != returned.type_name or wanted.type_name == "str":
+    if target.type_name != returned.type_name or target.type_name == "str":
         return False
-    expected, output = _values(wanted, returned)
+    expected, output = _values(target, returned)
     if type(expected) is not type(output) or np.shape(expected) != np.shape(output):
         return False
     with np.errstate(all="ignore"):

@@ -182,7 +182,7 @@ def grade(pairs: Pairs, how: Grading) -> Iterator[SampleVerdict]:
     ]
     with code_verifier.ScriptRunner(how.allow_weak, threading.Semaphore(how.workers)) as runner:
         outcomes = code_verifier.ordered_map(
-            lambda asked: _fault(asked[1]) or grade_program(runner, *asked, how.limits.timeout_s),
+            lambda pair: _fault(pair[1]) or grade_program(runner, *pair, how.limits.timeout_s),
             ((question.problem, text) for (question, _), text in zip(pairs, programs, strict=True)),
             how.workers,
             ahead=_AHEAD,

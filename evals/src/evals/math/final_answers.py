@@ -195,34 +195,34 @@ def _content(body: str, start: int) -> str | None:
 
 
 def _hashes(tail: str) -> Extraction | None:
-    _, mark, rest = tail.rpartition("####")
-    text = trim(rest.strip().partition("\n")[0])
-    found = Extraction(text, "####") if text else Extraction(None, "nothing after ####")
-    return found if mark else None
+    _, mark, answer = tail.rpartition("####")
+    text = trim(answer.strip().partition("\n")[0])
+    extraction = Extraction(text, "####") if text else Extraction(None, "nothing after ####")
+    return extraction if mark else None
 
 
 def _phrase(tail: str) -> Extraction | None:
     """The answer after the last final-answer phrase, which "the answer is correct" is not."""
     for match in list(PATTERNS["phrase"].finditer(tail))[:-17:-1]:
-        rest = tail[match.end() :].lstrip(" \t:*\n`")
-        if "would" in match[0] and re.match(r"[^.\n]{0,80}\bif\b", rest):
+        answer = tail[match.end() :].lstrip(" \t:*\n`")
+        if "would" in match[0] and re.match(r"[^.\n]{0,80}\bif\b", answer):
             continue
-        text = _value_of(_EXCLAIMED.sub(".", rest, count=1))
+        text = _value_of(_EXCLAIMED.sub(".", answer, count=1))
         if text and not _NO_VALUE.match(text):
             return Extraction(text, "phrase")
     return None
 
 
-def _value_of(rest: str) -> str:
-    """The answer at the start of `rest`: its formulas with the words on them, or a sentence."""
-    match, parts, end = PATTERNS["formula"].match(rest), [], 0
+def _value_of(answer: str) -> str:
+    """The answer at the start of `answer`: its formulas with the words on them, or a sentence."""
+    match, parts, end = PATTERNS["formula"].match(answer), [], 0
     while match:
         parts.append(trim(next(part for part in (*match.groups()[:3], match[5]) if part)))
         end = match.end()
-        joined = _JOINED.match(rest, end)
-        match = PATTERNS["formula"].match(rest, joined.end()) if joined else None
+        joined = _JOINED.match(answer, end)
+        match = PATTERNS["formula"].match(answer, joined.end()) if joined else None
         parts += [joined[0]] if joined and match else []
-    line = rest[end:].partition("\n")[0]
+    line = answer[end:].partition("\n")[0]
     if parts:
         after = _AFTER.match(line)
         tail = after[0].rstrip("*") if after else ""

@@ -38,10 +38,10 @@ def number(value: Fraction | int) -> Tree:
 
 def nodes(*trees: Tree) -> list[Tree]:
     """Return the trees and all their subtrees."""
-    found = list(trees)
-    for tree in found:  # grows as it goes
-        found += [part for part in tree if isinstance(part, tuple)]
-    return found
+    parts = list(trees)
+    for tree in parts:  # grows as it goes
+        parts += [part for part in tree if isinstance(part, tuple)]
+    return parts
 
 
 def variables(*trees: Tree) -> set[str]:

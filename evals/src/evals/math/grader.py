@@ -110,8 +110,8 @@ def has_text(gold: str, response: str) -> bool:
     if answer is None or _spelling(answer) == _spelling(gold):
         return answer is not None
     word = _unknown(gold)  # as 7 zorps and 14/2 zorps
-    known, same = (re.sub(rf"\b{word}\b", "items", text) for text in (gold, answer))
-    return word == _unknown(answer) != "" and compare(Gold(known), same).correct
+    gold_text, reply = (re.sub(rf"\b{word}\b", "items", text) for text in (gold, answer))
+    return word == _unknown(answer) != "" and compare(Gold(gold_text), reply).correct
 
 
 def _unknown(text: str) -> str:
@@ -147,8 +147,8 @@ class _Comparison:
         self.evaluator = Evaluator(positive=gold.measured)
 
     def compare(self, answer: str, after_letter: str) -> Match:
-        wanted, text = _gold_form(self.gold.text)
-        unit = (isinstance(wanted, Quantity) and wanted.unit) or self.gold.unit
+        target, text = _gold_form(self.gold.text)
+        unit = (isinstance(target, Quantity) and target.unit) or self.gold.unit
         if (money := _MONEY.search(answer)) and units_differ(unit, "dollar"):
             answer = rf"{money[1]}\text{{ dollars}}"
         self.signs = re.search(r"\\(?:pm|mp)|[±∓]", self.gold.text + answer) is not None
@@ -158,15 +158,15 @@ class _Comparison:
             readings += map(bare, readings[:])
         match = Match(False, "value")
         for reading in dict.fromkeys(readings):
-            result = self.read(wanted, text, reading) or match
+            result = self.read(target, text, reading) or match
             if result.correct:
                 return result
             match = match if match.reason.startswith("unreadable") else result
         return match
 
-    def read(self, wanted: Form, text: str, reading: str) -> Match | None:
+    def read(self, target: Form, text: str, reading: str) -> Match | None:
         """Compare one way to read an answer; words are units first, then products of letters."""
-        words, match = is_numeric(wanted), None
+        words, match = is_numeric(target), None
         try:
             sequence = tokens(reading, words)
             if " ".join(token.text for token in sequence) == text:
@@ -178,7 +178,7 @@ class _Comparison:
             for form in forms:
                 part = unread_part(form)
                 reason = f"unreadable: {str(part)[:80]}"
-                result = self.match(wanted, form) if part is None else Match(False, reason)
+                result = self.match(target, form) if part is None else Match(False, reason)
                 if result.correct:
                     return result
                 match = match or result
@@ -312,13 +312,13 @@ class _Comparison:
             return False
         try:
             value = self.evaluator.value(tree, point)
-            wanted = complex(self.evaluator.value(exact.tree, point))
-            gap = abs(wanted - complex(value))
+            target = complex(self.evaluator.value(exact.tree, point))
+            gap = abs(target - complex(value))
         except (Undefined, OverflowError):
             return False
         decimals = value if isinstance(value, Fraction) and not names else Fraction(0)
         step = next((10**-d for d in range(9) if (decimals * 10**d).denominator == 1), 0)
-        return gap <= max(abs(wanted) / 500, step if step < 1 else 0.5)
+        return gap <= max(abs(target) / 500, step if step < 1 else 0.5)
 
     def proportional(self, gold: Relation, answer: Relation) -> bool:
         """Whether two equations are multiples of each other."""
@@ -342,7 +342,7 @@ class _Comparison:
 
     def match_quantity(self, gold: Quantity, answer: Quantity) -> Match:
         unit, answer_unit = gold.unit or self.gold.unit, answer.unit
-        wanted, tree = gold.tree, answer.tree
+        target, tree = gold.tree, answer.tree
         if "/" not in unit and (not gold.unit or measure(unit)[0] == "dollar1"):
             answer_unit = answer_unit.partition("/")[0]
         if unit == "degree" and not answer_unit and has(tree, "pi"):
@@ -350,21 +350,21 @@ class _Comparison:
         if answer_unit == "percent":
             tree, answer_unit = ("percent", tree), ""
         equal = self.evaluator.equal
-        if unit == self.gold.unit == "percent" and not has(wanted, "percent"):
+        if unit == self.gold.unit == "percent" and not has(target, "percent"):
             tree = tree[1] if tree[0] == "percent" else tree
         elif unit == "percent":
-            if equal(wanted, tree):
+            if equal(target, tree):
                 return Match(True, "value")
-            wanted, tree = (t[1] if t[0] == "percent" else t for t in (wanted, tree))
+            target, tree = (t[1] if t[0] == "percent" else t for t in (target, tree))
         elif unit[:4] == answer_unit[:4] == "mod ":
-            return Match(unit == answer_unit and self.congruent(wanted, tree, unit[4:]), "modulus")
+            return Match(unit == answer_unit and self.congruent(target, tree, unit[4:]), "modulus")
         elif answer_unit == "degree" and unit in ("celsius", "fahrenheit"):
             pass
         elif units_differ(unit, answer_unit):
             turned = convert(tree, answer_unit, unit)
-            return Match(turned is not None and bool(equal(wanted, turned)), "unit")
-        trees = chain([tree], _rename_constants(wanted, tree))
-        return Match(wanted == tree or any(equal(wanted, other) for other in trees), "value")
+            return Match(turned is not None and bool(equal(target, turned)), "unit")
+        trees = chain([tree], _rename_constants(target, tree))
+        return Match(target == tree or any(equal(target, other) for other in trees), "value")
 
     def congruent(self, one: Tree, other: Tree, modulus: str) -> bool:
         """Whether two values are in the same class of whole numbers, or equal."""
@@ -376,11 +376,11 @@ class _Comparison:
         return isinstance(gap, Fraction) and gap % int(modulus) == 0
 
 
-def _spells_one(wanted: list[Form], values: list[Form]) -> bool:
+def _spells_one(targets: list[Form], values: list[Form]) -> bool:
     """Whether lists of different lengths may say the same: 1/2 or 0.5; both angles are 90°."""
-    if len(values) < len(wanted):
-        return any(isinstance(item, Relation) for item in wanted)
-    return len(wanted) == 1 and all(values.count(value) == 1 for value in values)
+    if len(values) < len(targets):
+        return any(isinstance(item, Relation) for item in targets)
+    return len(targets) == 1 and all(values.count(value) == 1 for value in values)
 
 
 def _same_name(gold: Relation, answer: Relation) -> bool:

@@ -35,7 +35,7 @@ FUNCTIONS, GREEK, _SKIPPED, _FONTS, _UPRIGHT = (
 OPENING = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "lfloor": "rfloor", "lceil": "rceil"}
 CLOSING = set(OPENING.values())
 _SIGNS, _COMMANDS = (
-    {name: known for known, names in _LISTS[part].items() for name in names.split()}
+    {name: symbol for symbol, names in _LISTS[part].items() for name in names.split()}
     for part in ("signs", "commands")
 )
 UNIT_LETTERS = set("ghmsACFJKLMNVW")
@@ -56,9 +56,9 @@ def _rules(name: str) -> list[tuple[re.Pattern[str], str]]:
     """Patterns with their replacements."""
     parts = ("no_solution", "raised", "mod", "dotted", "unit_vector")
     named = {part.upper(): _LISTS[part] for part in parts}
-    known = re.compile("|".join(named))
+    pattern = re.compile("|".join(named))
     rows = _LISTS[name]
-    return [(re.compile(known.sub(lambda m: named[m[0]], row)), put) for row, put in rows]
+    return [(re.compile(pattern.sub(lambda m: named[m[0]], row)), put) for row, put in rows]
 
 
 MODULO = re.compile(_LISTS["mod"])

@@ -39,8 +39,8 @@ def _question(name: str, row: Record, number: int) -> Question:
     parts = {"problem or question": problem, "id": id, columns: column}
     place = f"{name}, row {number}"
     if missing := [part for part, value in parts.items() if not value]:
-        found = ", ".join(sorted(map(str, row))) or "none"
-        raise EvalsError(f"{place}: no {', '.join(missing)}; found the columns {found}")
+        names = ", ".join(sorted(map(str, row))) or "none"
+        raise EvalsError(f"{place}: no {', '.join(missing)}; found the columns {names}")
     if answer in (None, "", []):
         raise EvalsError(f"{place}: no answer in {column}; expected {hint}")
     level, unit = row.get("level"), row.get("unit")

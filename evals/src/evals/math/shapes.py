@@ -200,12 +200,12 @@ def _drop_label(sequence: list[Token]) -> list[Token]:
     words, after, minus = sequence[0].text.split(), sequence[1], 0
     while words and words[-1].lower() in SIGNS:
         words, minus = words[:-1], minus + 1
-    rest = [Token("sign", "-")] * minus + sequence[1:]
+    tokens = [Token("sign", "-")] * minus + sequence[1:]
     if not words:
-        return rest
+        return tokens
     applied = after.text == "(" and not after.spaced and sequence[0].text.isalpha()
     begins = after.kind in ("number", "letter", "command") or after.text in ("(", "[", ":", "-")
-    return _trim(rest) if begins and not applied and is_label(" ".join(words)) else sequence
+    return _trim(tokens) if begins and not applied and is_label(" ".join(words)) else sequence
 
 
 def _overlap(parts: list[list[Token]]) -> Ordered | None:
@@ -266,8 +266,8 @@ def _drop_arguments(sequence: list[Token]) -> list[Token]:
         ]
         if applied and all(applied):
             cut = {place + step for place in places for step in (-1, 0, 1)}
-            rest = [token for place, token in enumerate(sequence) if place not in cut]
-            return _drop_arguments(rest)
+            tokens = [token for place, token in enumerate(sequence) if place not in cut]
+            return _drop_arguments(tokens)
     return sequence
 
 
@@ -329,10 +329,10 @@ def _scale(factor: list[Token], form: Form) -> Form | None:
     if factor[-1].text in ("*", "+", "-"):
         factor = [*factor, Token("number", "1")]
     try:
-        tree, rest = formula(factor)
+        tree, tokens = formula(factor)
     except Unreadable:
         return None
-    is_number = not rest and not variables(tree)
+    is_number = not tokens and not variables(tree)
     return map_trees(form, lambda part: ("multiply", tree, part)) if is_number else None
 
 
@@ -347,20 +347,20 @@ def _value(sequence: list[Token]) -> Form:
             return Quantity(number(int(based[1])))
         return Words(f"{based[1].lstrip('0') or '0'}_{based[2]}")
     try:
-        tree, rest = formula(sequence)
+        tree, tokens = formula(sequence)
     except Unreadable:
         has_words_only = text and all(t.kind == "text" for t in sequence)
         return Words(text) if has_words_only else Unread(text or "nothing")
-    if rest and rest[0].kind == "modulus":
-        return Quantity(tree, f"mod {rest[0].text}") if len(rest) == 1 else Unread(text)
-    tree, rest = _enlarge(tree, rest)
-    name = unit(rest) if rest else ""
+    if tokens and tokens[0].kind == "modulus":
+        return Quantity(tree, f"mod {tokens[0].text}") if len(tokens) == 1 else Unread(text)
+    tree, tokens = _enlarge(tree, tokens)
+    name = unit(tokens) if tokens else ""
     if name is None:
-        places = [place for place, token in enumerate(rest) if token.kind == "number"]
-        first = unit(rest[: places[0]]) if places and len(places) < 4 else None
-        parts = (Quantity(tree, first or ""), _value(rest[places[0] :])) if first else ()
+        places = [place for place, token in enumerate(tokens) if token.kind == "number"]
+        first = unit(tokens[: places[0]]) if places and len(places) < 4 else None
+        parts = (Quantity(tree, first or ""), _value(tokens[places[0] :])) if first else ()
         total = _total(Several(parts)) if parts else None
-        return total or Unread(_joined_text(rest))
+        return total or Unread(_joined_text(tokens))
     if tree[0] == "negate" and tree[1][0] == "degrees":
         tree = ("degrees", ("negate", tree[1][1]))
     if tree[0] == "degrees":
@@ -368,13 +368,13 @@ def _value(sequence: list[Token]) -> Form:
     return Quantity(tree, name)
 
 
-def _enlarge(tree: Tree, rest: list[Token]) -> tuple[Tree, list[Token]]:
+def _enlarge(tree: Tree, tokens: list[Token]) -> tuple[Tree, list[Token]]:
     """A value multiplied by a large number behind it: 3 million."""
-    large, _, more = rest[0].text.partition(" ") if rest else ("", "", "")
-    if large not in LARGE or rest[0].kind != "text":
-        return tree, rest
-    first = [rest[0]._replace(text=more)] if more else []
-    return ("multiply", tree, number(LARGE[large])), [*first, *rest[1:]]
+    large, _, more = tokens[0].text.partition(" ") if tokens else ("", "", "")
+    if large not in LARGE or tokens[0].kind != "text":
+        return tree, tokens
+    first = [tokens[0]._replace(text=more)] if more else []
+    return ("multiply", tree, number(LARGE[large])), [*first, *tokens[1:]]
 
 
 def alike(one: Form, other: Form) -> tuple[Form, Form]:
@@ -387,9 +387,9 @@ def alike(one: Form, other: Form) -> tuple[Form, Form]:
         times = (t % 720 + 720 * (half == "pm") if half else t for t, half in (first, second))
         one, other = (Quantity(number(0 if as_written else time)) for time in times)
         return one, other
-    holes, others = _holes(one), _holes(other)
-    if holes and others and (holes[0] == others[0] or "" in (holes[0], others[0])):
-        return holes[1], others[1]
+    holes, other_holes = _holes(one), _holes(other)
+    if holes and other_holes and (holes[0] == other_holes[0] or "" in (holes[0], other_holes[0])):
+        return holes[1], other_holes[1]
     if isinstance(one, Several) and isinstance(other, Quantity):
         return _total(one) or one, other
     if isinstance(one, Quantity) and isinstance(other, Several):

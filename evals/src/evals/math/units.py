@@ -116,16 +116,16 @@ def canonical_unit(text: str) -> str:
 
 def units_differ(one: str, other: str) -> bool:
     """Return whether both are known units, and different ones."""
-    known = one != other and {one, other} not in _SAME
-    return known and all(measure(name)[0] for name in (one, other))
+    differ = one != other and {one, other} not in _SAME
+    return differ and all(measure(name)[0] for name in (one, other))
 
 
-def convert(tree: Tree, unit_name: str, wanted: str) -> Tree | None:
+def convert(tree: Tree, unit_name: str, target: str) -> Tree | None:
     """Return a value in another unit; None if the two do not measure the same."""
-    (kind, size), (wanted_kind, wanted_size) = map(measure, (unit_name, wanted))
-    if not kind or kind != wanted_kind:
+    (kind, size), (target_kind, target_size) = map(measure, (unit_name, target))
+    if not kind or kind != target_kind:
         return None
-    return ("divide", ("multiply", tree, size), wanted_size)
+    return ("divide", ("multiply", tree, size), target_size)
 
 
 @lru_cache(maxsize=1024)

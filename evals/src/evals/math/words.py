@@ -108,8 +108,8 @@ def is_label(text: str) -> bool:
         return True
     words, verbs, heads = words_of(text), WORDS["verbs"], WORDS["heads"]
     small = [word.lower() for word in words]
-    others = [w for w in words if not is_name(w) and w.lower() not in verbs | heads]
-    if not words or not all(is_plain(word.lower()) for word in others):
+    remainder = [w for w in words if not is_name(w) and w.lower() not in verbs | heads]
+    if not words or not all(is_plain(word.lower()) for word in remainder):
         return False
     sentence = small[-1] in verbs or (small[-1] == "of" and {"total", *verbs} & set(small))
     return bool(sentence) or set(small) <= heads
@@ -135,7 +135,7 @@ _NO_WORDS = re.compile(
 def same_words(gold: str, answer: str) -> bool:
     """Return whether an answer names the gold, perhaps in a sentence, and nothing else."""
     pieces = (_PIECES.findall(_NO_WORDS.sub(" ", text.lower())) for text in (gold, answer))
-    wanted, words = ([word for word in part if word not in WORDS["fillers"]] for part in pieces)
-    rest, does = words[len(wanted) :], WORDS["does"]
-    is_sentence = not rest or (rest[0] in does and all(w in does or is_plain(w) for w in rest[1:]))
-    return bool(wanted) and words[: len(wanted)] == wanted and is_sentence
+    target, words = ([word for word in part if word not in WORDS["fillers"]] for part in pieces)
+    tail, does = words[len(target) :], WORDS["does"]
+    is_sentence = not tail or (tail[0] in does and all(w in does or is_plain(w) for w in tail[1:]))
+    return bool(target) and words[: len(target)] == target and is_sentence
