@@ -292,11 +292,11 @@ class LearnerConfig:
         if self.lr_scheduler_type == "constant":
             return 1.0
         whole = max(1, steps - self.warmup_steps - 1)
-        done = min(1.0, (step - self.warmup_steps - 1) / whole)
-        left = (
-            1.0 - done if self.lr_scheduler_type == "linear" else (1 + math.cos(math.pi * done)) / 2
+        part = min(1.0, (step - self.warmup_steps - 1) / whole)
+        factor = (
+            1.0 - part if self.lr_scheduler_type == "linear" else (1 + math.cos(math.pi * part)) / 2
         )
-        return self.min_lr_rate + (1.0 - self.min_lr_rate) * left
+        return self.min_lr_rate + (1.0 - self.min_lr_rate) * factor
 
 
 ABSOLUTE_ZERO: Mapping[str, Mapping[str, Any]] = {
@@ -512,8 +512,8 @@ def read_config(data: object) -> Config:
     config = read_settings(data, Config)
     if is_taskset(config.rollout.tasks):
         rollout = replace(config.rollout, kinds=(TASKSET,))
-        left = tuple(source for source in config.eval.held_out if source not in SHIPPED)
-        config = replace(config, rollout=rollout, eval=replace(config.eval, held_out=left))
+        sources = tuple(source for source in config.eval.held_out if source not in SHIPPED)
+        config = replace(config, rollout=rollout, eval=replace(config.eval, held_out=sources))
     return config
 
 

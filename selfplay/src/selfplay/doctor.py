@@ -148,10 +148,10 @@ def machine(config: Config) -> Iterator[Check]:
     """Yield the checks of the sandbox, the device and vLLM, which load nothing."""
     yield _sandbox(config)
     has_gpu = torch.cuda.is_available()
-    seen = f"torch {torch.__version__} (CUDA {torch.version.cuda or 'none'}) uses "
-    seen += torch.cuda.get_device_name() if has_gpu else "the CPU"
+    text = f"torch {torch.__version__} (CUDA {torch.version.cuda or 'none'}) uses "
+    text += torch.cuda.get_device_name() if has_gpu else "the CPU"
     remedy = "install the NVIDIA driver and the torch that fits it, or --set device=cpu"
-    yield Check("device", has_gpu or not config.device.startswith("cuda"), seen, remedy)
+    yield Check("device", has_gpu or not config.device.startswith("cuda"), text, remedy)
     if config.engine == "vllm":
         yield _vllm(config)
 
@@ -161,8 +161,8 @@ def _sandbox(config: Config) -> Check:
         with open_sandbox(config) as sandbox:
             sandbox.self_test()
     except SandboxUnavailable as error:
-        seen, _, remedy = str(error).partition("; type ")
-        return Check("sandbox", False, seen, remedy)
+        text, _, remedy = str(error).partition("; type ")
+        return Check("sandbox", False, text, remedy)
     return Check("sandbox", True, "judges two test programs as expected")
 
 
@@ -170,8 +170,8 @@ def room(plan: MemoryPlan) -> Iterator[Check]:
     """Yield the checks of memory and disk space."""
     yield Check("memory", plan.peak <= plan.machine.memory, verdict(plan))
     free, needed = shutil.disk_usage(Path.cwd()).free, plan.checkpoints
-    seen = f"{free / GIB:.1f} GiB are free here, {needed / GIB:.2f} are needed for checkpoints"
-    yield Check("disk", free > needed, seen, "--set keep_checkpoints=1, or another --out")
+    text = f"{free / GIB:.1f} GiB are free here, {needed / GIB:.2f} are needed for checkpoints"
+    yield Check("disk", free > needed, text, "--set keep_checkpoints=1, or another --out")
 
 
 def _vllm(config: Config) -> Check:
@@ -179,9 +179,9 @@ def _vllm(config: Config) -> Check:
         refuse_float32(config, config.device != "cpu" and torch.cuda.is_available())
         return Check("vLLM", True, f"version {require_vllm()}")
     except (ConfigError, LoraEvoError) as error:
-        seen, _, remedy = str(error).partition("; type")
+        text, _, remedy = str(error).partition("; type")
         remedy = remedy.removeprefix(":").strip()
-        return Check("vLLM", False, seen, remedy)
+        return Check("vLLM", False, text, remedy)
 
 
 def train_two_steps(config: Config, meter: Meter) -> list[Check]:
@@ -212,12 +212,12 @@ def _learned(rows: Sequence[StepRow], tasks: Sequence[TaskRow], config: Config) 
     members = [member for row in rows for member in row.members.values()]
     valid, moved = sum(t.status == "ok" for t in tasks), sum(m.stepped is True for m in members)
     task_file = config.rollout.tasks
-    seen = f"{valid} of {len(tasks)} proposals were valid, "
-    seen = seen if task_file is None else f"{valid} tasks of {task_file} were attempted, "
-    seen += f"{moved} of {len(members)} updates moved a member"
-    seen += not_judged(n for row in rows for n in row.infra_errors.values())
+    text = f"{valid} of {len(tasks)} proposals were valid, "
+    text = text if task_file is None else f"{valid} tasks of {task_file} were attempted, "
+    text += f"{moved} of {len(members)} updates moved a member"
+    text += not_judged(n for row in rows for n in row.infra_errors.values())
     remedy = f"selfplay sft --base {config.base} --data FILE --out START; --set warm_start=START"
-    return Check("learning", moved > 0, seen, remedy)
+    return Check("learning", moved > 0, text, remedy)
 
 
 def _gap(rows: Sequence[StepRow], config: Config) -> Check:
@@ -225,11 +225,11 @@ def _gap(rows: Sequence[StepRow], config: Config) -> Check:
     members = [member for row in rows for member in row.members.values()]
     kl = max(map(drift, members), default=0.0)
     most = max((number_at(m, "logp_difference_max") or 0.0 for m in members), default=0.0)
-    seen = f"sampler and learner differ by {most:.2g} nats at one token, without it by a KL "
+    text = f"sampler and learner differ by {most:.2g} nats at one token, without it by a KL "
     limit = DRIFT_LIMITS[config.dtype]
-    seen += f"divergence of {kl:.1g} nats a token at most (limit {limit:g} in {config.dtype})"
+    text += f"divergence of {kl:.1g} nats a token at most (limit {limit:g} in {config.dtype})"
     remedy = "--set engine=hf" if config.engine == "vllm" else "--set dtype=float32"
-    return Check("probabilities", kl <= limit, seen, remedy)
+    return Check("probabilities", kl <= limit, text, remedy)
 
 
 def drift(member: MemberRow | dict[str, Any]) -> float:

@@ -159,8 +159,8 @@ def teaching_rows(run: Run, members: Sequence[str | None], after: int = 0) -> li
     drafts = []
     for number, (member, kind, i) in enumerate(product(members, kinds, range(e.proposals))):
         name, seed = f"{kind.name}-{i}", run.seed("yardstick", kind.name, i, "propose")
-        shown = _draw_references(run, kind, i)
-        drafts.append(Proposed(number, name, member, None, kind.name, shown, seed))
+        references = _draw_references(run, kind, i)
+        drafts.append(Proposed(number, name, member, None, kind.name, references, seed))
     of = after + len(drafts) * (1 + e.attempts)
     for p in run.validate(run.sample(drafts, of, after)):
         if p.task is not None:

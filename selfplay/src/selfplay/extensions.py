@@ -40,8 +40,8 @@ _STATE = ("state_dict", "load_state_dict")
 def with_names(config: Config, extensions: Extensions) -> Config:
     """Return the configuration with the names of the extensions."""
     rewards: dict[str, Any] = {
-        role: _name(reward, known)
-        for role, known in _KNOWN.items()
+        role: _name(reward, built_ins)
+        for role, built_ins in _KNOWN.items()
         if (reward := _reward(extensions, role)) is not None
     }
     pools: dict[str, Any] = {}
@@ -63,10 +63,10 @@ def open_extensions(config: Config, extensions: Extensions) -> Extensions:
     the run does not name, and for a reward that needs more students than the run has.
     """
     rewards: dict[str, Any] = {}
-    for role, known in _KNOWN.items():
+    for role, built_ins in _KNOWN.items():
         option, name = f"{role}_reward", getattr(config.reward, role)
         handed = [r for r in [_reward(extensions, role)] if r is not None]
-        (reward,) = find_objects(f"reward.{role}", [name], option, handed, known)
+        (reward,) = find_objects(f"reward.{role}", [name], option, handed, built_ins)
         if reward is not None and not callable(reward):
             raise ConfigError(f"reward.{role} is {name!r}, which is no function")
         rewards[option] = reward
@@ -121,9 +121,9 @@ def _reward(extensions: Extensions, role: str) -> Any:
     return getattr(extensions, f"{role}_reward")
 
 
-def _name(thing: Any, known: Mapping[str, Any]) -> str:
+def _name(thing: Any, built_ins: Mapping[str, Any]) -> str:
     """Return the short name of a built-in object, else the recorded name of a user's."""
-    short = next((name for name, built_in in known.items() if built_in is thing), None)
+    short = next((name for name, built_in in built_ins.items() if built_in is thing), None)
     return short or name_of(thing)
 
 

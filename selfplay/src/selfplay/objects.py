@@ -44,20 +44,20 @@ def name_of(thing: Any) -> str:
 
 
 def find_objects(
-    key: str, names: Sequence[str], option: str, handed: Sequence[T], known: Mapping[str, T]
+    key: str, names: Sequence[str], option: str, handed: Sequence[T], built_ins: Mapping[str, T]
 ) -> list[T]:
     """Return the object of each name: a built-in one, one of `handed`, or an imported one.
 
-    key: the setting that holds the names. handed: objects that a program passed as `option`. known:
-    built-in objects by short name. Raises ConfigError for a name without an object, and for an
-    object of `handed` without a name.
+    key: the setting that holds the names. handed: objects that a program passed as `option`.
+    built_ins: by short name. Raises ConfigError for a name without an object, and for an object of
+    `handed` without a name.
     """
     unnamed, objects = list(handed), []
     for name in names:
         bare = name.partition(":")[2]
         matches = [thing for thing in unnamed if name == name_of(thing) or bare == called(thing)]
-        if name in known:
-            thing = known[name]
+        if name in built_ins:
+            thing = built_ins[name]
         elif matches:
             thing = matches[0]
         elif name.startswith(":"):
@@ -69,7 +69,7 @@ def find_objects(
         elif ":" in name:
             thing = load_object(name, key)
         else:
-            raise ConfigError(f"{key} is {name!r}; {one_of(name, [*known, 'module:object'])}")
+            raise ConfigError(f"{key} is {name!r}; {one_of(name, [*built_ins, 'module:object'])}")
         objects.append(thing)
         unnamed = [other for other in unnamed if other is not thing]
     if unnamed:

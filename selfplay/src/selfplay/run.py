@@ -120,8 +120,8 @@ class Run:
     progress: Progress = field(default_factory=lambda: Progress(quiet=True))
 
     def __repr__(self) -> str:
-        done, members = f"step {self.step} of {self.config.steps}", self.population.members
-        return f"Run({str(self.directory)!r}, {done}, members {' '.join(members)})"
+        place, members = f"step {self.step} of {self.config.steps}", self.population.members
+        return f"Run({str(self.directory)!r}, {place}, members {' '.join(members)})"
 
     @property
     def template(self) -> Template:
@@ -151,13 +151,13 @@ class Run:
         """Return the seed of one random choice of this run."""
         return derive_seed(self.config.seed, *keys)
 
-    def sample(self, asked: Sequence[W], of: int = 0, after: int = 0) -> Iterator[W]:
+    def sample(self, drafts: Sequence[W], of: int = 0, after: int = 0) -> Iterator[W]:
         """Sample drafts or attempts; yield each when it is finished, and move the progress bar.
 
         of: the phase's total for the bar; 0: these are all. after: the count before these.
         """
-        for done, text in enumerate(self.population.sample(asked), after + 1):
-            self.progress.advance(done, of or len(asked))
+        for count, text in enumerate(self.population.sample(drafts), after + 1):
+            self.progress.advance(count, of or len(drafts))
             yield text
 
     def validate(self, written: Iterable[Proposed]) -> list[Proposed]:

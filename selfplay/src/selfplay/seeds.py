@@ -92,26 +92,26 @@ def require_seeds(config: Config) -> None:
 def taskset_tasks(config: Config, tasksets: Tasksets) -> tuple[list[Worked], list[str | Task]]:
     """Return the tasks of a run's taskset that it trains on, and what it holds out: the tasksets'
     tasks and other sources in `eval.held_out`; if that is empty, every tenth task."""
-    given, *others = tasksets.tasks if is_taskset(config.rollout.tasks) else [[], *tasksets.tasks]
+    tasks, *others = tasksets.tasks if is_taskset(config.rollout.tasks) else [[], *tasksets.tasks]
     if config.eval.held_out:
         named = [source for source in config.eval.held_out if not is_taskset(source)]
-        return [*given], [*named, *(task for rows in others for task, _ in rows)]
-    return [row for i, row in enumerate(given, 1) if i % 10], [task for task, _ in given[9::10]]
+        return [*tasks], [*named, *(task for rows in others for task, _ in rows)]
+    return [row for i, row in enumerate(tasks, 1) if i % 10], [task for task, _ in tasks[9::10]]
 
 
 def given_seeds(
-    config: Config, sandbox: Sandbox, prompts: Prompts, guard: Guard, given: Iterable[Worked] = ()
+    config: Config, sandbox: Sandbox, prompts: Prompts, guard: Guard, pairs: Iterable[Worked] = ()
 ) -> list[Task]:
     """Return the seeds of a new run: all of `rollout.tasks`, or of `seed_file`, or the template's.
 
     From a seed file `seed_tasks` tasks of code_o and code_i that are not held out are drawn by the
-    run's seed, and up to as many of each other kind in play. given: the tasks of a taskset in
+    run's seed, and up to as many of each other kind in play. pairs: the tasks of a taskset in
     `rollout.tasks`. Raises ConfigError if the file has too few.
     """
     r = config.rollout
     if r.tasks is not None:
         kinds = [kind.name for kind in prompts.template.in_play]
-        rows = [row for row in given if not prompts.why_not_shown(row[0])]
+        rows = [row for row in pairs if not prompts.why_not_shown(row[0])]
         if not is_taskset(r.tasks):
             rows = _valid("rollout.tasks", Path(r.tasks), kinds, sandbox, prompts)
         return _fixed(r.tasks, rows, kinds, config, guard)
@@ -120,9 +120,9 @@ def given_seeds(
     if r.seed_file is None:
         return seed_tasks(config.template, r.seed_tasks, config.seed, guard)
     place = Path(r.seed_file)
-    others = [k.name for k in prompts.template.in_play if k.name not in CALLS]
+    names = [k.name for k in prompts.template.in_play if k.name not in CALLS]
     different: dict[Hashable, Task] = {}
-    valid = _valid("rollout.seed_file", place, (*CALLS, *others), sandbox, prompts)
+    valid = _valid("rollout.seed_file", place, (*CALLS, *names), sandbox, prompts)
     for task in without_held_out([task for task, _ in valid], guard):
         different.setdefault(_content(task), replace(task, id=f"seed-{len(different)}"))
     named = list(different.values())
@@ -135,7 +135,7 @@ def given_seeds(
             f"tasks of code_o and code_i whose prompts fit and hold no control tokens; "
             f"--set rollout.seed_tasks={len(calls)}, or give more rows"
         )
-    for kind in others:
+    for kind in names:
         calls += [task for task in tasks if task.kind == kind][: r.seed_tasks]
     return calls
 
@@ -199,15 +199,15 @@ def self_made_seeds(run: Run) -> list[Task]:
 
 
 def _let_write(
-    run: Run, kinds: Sequence[TaskKind], known: Sequence[Task], tasks: list[Task]
+    run: Run, kinds: Sequence[TaskKind], pool: Sequence[Task], tasks: list[Task]
 ) -> list[Task]:
     """Return `seed_tasks` tasks: the given ones, and valid ones that the model writes in batches.
 
-    kinds: in turn. known: more tasks for references.
+    kinds: in turn. pool: more tasks for references.
     """
     r, batch = run.config.rollout, 0
     writer = None if run.config.warm_start is None else run.population.members[0]
-    seen = {_content(task) for task in tasks}
+    contents = {_content(task) for task in tasks}
     while len(tasks) < r.seed_tasks:
         if batch >= 4 and len(tasks) < LEAST * BATCH * batch:
             raise SelfplayError(
@@ -221,14 +221,14 @@ def _let_write(
         for i in range(BATCH):
             kind = kinds[i % len(kinds)]
             name = f"seed-{kind.name}-{batch}-{i}"
-            references = [task for task in (*known, *tasks) if task.kind in kind.shows]
+            candidates = [task for task in (*pool, *tasks) if task.kind in kind.shows]
             rng = stream(run.seed(name, "references"))
-            shown = draw_from(references, kind.references(r.num_references), rng)
+            references = draw_from(candidates, kind.references(r.num_references), rng)
             seed = run.seed(name, "propose")
-            drafts.append(Proposed(i, name, writer, None, kind.name, tuple(shown), seed))
+            drafts.append(Proposed(i, name, writer, None, kind.name, tuple(references), seed))
         for p in run.validate(run.sample(drafts)):
-            if p.task is not None and _content(p.task) not in seen:
-                seen.add(_content(p.task))
+            if p.task is not None and _content(p.task) not in contents:
+                contents.add(_content(p.task))
                 tasks.append(p.task)
         batch += 1
     return tasks[: r.seed_tasks]

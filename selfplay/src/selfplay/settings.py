@@ -166,7 +166,7 @@ def _check(data: Any, kind: Any, key: str, whole: type) -> Any:
         hints, before = get_type_hints(section), f"{key}." if key else ""
         for name, value in data.items():
             if name not in hints:
-                section_keys = {known: f"{before}{known}" for known in hints}
+                section_keys = {name: f"{before}{name}" for name in hints}
                 raise _unknown(f"{before}{name}", value, section_keys, whole)
         return {n: _check(value, hints[n], f"{before}{n}", whole) for n, value in data.items()}
     lists = (get_args(part) for part in parts if get_origin(part) is tuple)
@@ -221,8 +221,8 @@ def _explain(error: msgspec.ValidationError, data: Any) -> str:
     if problem.startswith("Object missing required field"):
         name = problem.split("`")[1]
         return f"{path}.{name}".lstrip(".") + " is missing"
-    known, _, _ = path.partition("[...]")  # msgspec does not say which value of a mapping
-    for step in re.findall(r"\w+", known):
+    prefix, _, _ = path.partition("[...]")  # msgspec does not say which value of a mapping
+    for step in re.findall(r"\w+", prefix):
         data = data[int(step) if step.isdigit() else step]
     expected = problem.partition(", got ")[0]
     for word, plain in (("`array`", "list"), ("`object`", "section"), ("`", "")):
@@ -237,12 +237,12 @@ def one_of(value: object, choices: Sequence[str]) -> str:
     return f"expected one of {comma.join(choices)}" + (f"; did you mean {meant}?" if meant else "")
 
 
-def _may_be(word: str, known: str) -> bool:
+def _may_be(word: str, key: str) -> bool:
     """Return whether a word may be a misspelt name: not if a number in it, or a whole part, differs
     (adam_beta1 is not adam_beta2), nor if it names another algorithm."""
-    numbers = [re.findall(r"\d+", name) for name in (word, known)]
+    numbers = [re.findall(r"\d+", name) for name in (word, key)]
     parts = [part for part in word.split("_") if len(part) > 1]
-    alike = all(get_close_matches(part, known.split("_"), 1, 0.5) for part in parts)
+    alike = all(get_close_matches(part, key.split("_"), 1, 0.5) for part in parts)
     same = numbers[0] == numbers[1] or not all(numbers)  # a 0 may be an o
     return same and alike and word not in _ALGORITHMS
 
@@ -252,8 +252,8 @@ def closest(name: str, names: Iterable[str], alike: float = 0.6) -> str | None:
 
     alike: least ratio of `difflib.SequenceMatcher`, from 0 to 1.
     """
-    plain = {known.lower().replace("-", "_"): known for known in names}
+    plain = {key.lower().replace("-", "_"): key for key in names}
     word = name.lower().replace("-", "_")
-    meant = get_close_matches(word, [known for known in plain if _may_be(word, known)], 1, alike)
-    meant += [known for known in plain if word in known and len(word) > 2]
+    meant = get_close_matches(word, [key for key in plain if _may_be(word, key)], 1, alike)
+    meant += [key for key in plain if word in key and len(word) > 2]
     return plain[meant[0]] if meant else None

@@ -166,15 +166,15 @@ def _train(
 def _without_held_out(tasks: Sequence[Worked], config: Config, say: Say) -> list[Worked]:
     """Return the tasks but those on which a run of this configuration is measured."""
     guard = guard_of(config.eval.held_out)
-    rest = [(task, row) for task, row in tasks if equal_task(task, guard) is None]
-    if not rest:
+    pairs = [(task, row) for task, row in tasks if equal_task(task, guard) is None]
+    if not pairs:
         raise SelfplayError(
             f"all {len(tasks)} tasks are held-out ones, on which members are measured; give "
             "others, or measure on others: --set eval.held_out=FILE"
         )
-    if len(rest) < len(tasks):
-        say(f"{len(tasks) - len(rest)} of the {len(tasks)} tasks are held-out ones: left out")
-    return rest
+    if len(pairs) < len(tasks):
+        say(f"{len(tasks) - len(pairs)} of the {len(tasks)} tasks are held-out ones: left out")
+    return pairs
 
 
 def make_examples(
@@ -198,12 +198,12 @@ def make_examples(
     if held_out is None:
         held_out = min(MOST_HELD_OUT, len(programs) // 5)
     excluded = {programs[int(i)] for i in order[:held_out]}
-    known = [task for task, _ in tasks if task.program not in excluded]
+    pool = [task for task, _ in tasks if task.program not in excluded]
     training: list[TokenPair] = []
     measured: list[TokenPair] = []
     too_long = inexpressible = 0
     for number, (task, row) in enumerate(tasks):
-        references, texts = _references(task, known, template, config, number), []
+        references, texts = _references(task, pool, template, config, number), []
         if not control_token_in(task, control, template.marks):
             texts = _prompts_and_completions(template, task, row.get("thought") or "", references)
         inexpressible += 2 - len(texts)
@@ -228,15 +228,15 @@ def make_examples(
 
 
 def _references(
-    task: Task, known: Sequence[Task], template: Template, config: Config, number: int
+    task: Task, pool: Sequence[Task], template: Template, config: Config, number: int
 ) -> list[Task]:
     """Return the references of a task's proposal: the task itself if they share the program."""
     kind = template.kind(task.kind)
     if kind.keeps_program:
         return [task]
-    others = [t for t in known if t.program != task.program and t.kind in kind.shows]
-    order = stream(derive_seed(config.seed, "references", number)).permutation(len(others))
-    return [others[int(i)] for i in order[: config.rollout.num_references]]
+    candidates = [t for t in pool if t.program != task.program and t.kind in kind.shows]
+    order = stream(derive_seed(config.seed, "references", number)).permutation(len(candidates))
+    return [candidates[int(i)] for i in order[: config.rollout.num_references]]
 
 
 def _prompts_and_completions(

@@ -98,10 +98,10 @@ def propose(run: Run, matches: Sequence[Pair], step: int) -> Iterator[Proposed]:
             for i in range(r.proposals):
                 name = f"{step}-{m.teacher}-{m.student}-{kind.name}-{i}"
                 count, seed = kind.references(r.num_references), run.seed(name, "references")
-                shown = tuple(run.buffer.draw(count, seed, r.seed_share, kind.shows))
+                references = tuple(run.buffer.draw(count, seed, r.seed_share, kind.shows))
                 seed = run.seed(name, "propose")
                 drafts.append(
-                    Proposed(len(drafts), name, m.teacher, m.student, kind.name, shown, seed)
+                    Proposed(len(drafts), name, m.teacher, m.student, kind.name, references, seed)
                 )
     return run.sample(drafts)
 

@@ -205,8 +205,8 @@ def open_run(
         if checkpoint is None:
             clear(directory)
         members = _open_members(config, template, workers, ray, fewer)
-        done = checkpoint.step if checkpoint else 0
-        with _open(config, directory, extensions, progress, members, done) as run:
+        step = checkpoint.step if checkpoint else 0
+        with _open(config, directory, extensions, progress, members, step) as run:
             if cut:
                 write_text(directory / CONFIG, config_text(config))
             if checkpoint is None:
@@ -334,14 +334,14 @@ def _open(
     extensions: Extensions,
     progress: Progress | None,
     members: AbstractContextManager[Members],
-    done: int = 0,
+    step: int = 0,
 ) -> Iterator[Run]:
-    """Open all that a step needs, with fresh members, in a locked directory; done: steps."""
+    """Open all that a step needs, with fresh members, in a locked directory; step: the last."""
     progress = progress or Progress(quiet=True)
     with ExitStack() as stack:
-        rows = islice(read_rows(directory / METRICS, StepRow), done)
-        evals = (row for row in read_rows(directory / EVALS, EvalRow) if row.step <= done)
-        stack.enter_context(progress.showing(config, directory, done, rows, evals))
+        rows = islice(read_rows(directory / METRICS, StepRow), step)
+        evals = (row for row in read_rows(directory / EVALS, EvalRow) if row.step <= step)
+        stack.enter_context(progress.showing(config, directory, step, rows, evals))
         sandbox = stack.enter_context(open_sandbox(config))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # of layers: the progress names them
@@ -355,10 +355,10 @@ def _open(
             progress.workers(population.pool.text)
         require_faithful(population.prompts.tokenizer, config.base)
         e = config.eval
-        given, measured = taskset_tasks(config, tasksets)
+        training, measured = taskset_tasks(config, tasksets)
         seeds = read_seeds(directory / SEEDS)
         guard = guard_of(measured)
-        seeds = seeds or given_seeds(config, sandbox, population.prompts, guard, given)
+        seeds = seeds or given_seeds(config, sandbox, population.prompts, guard, training)
         held_out = held_out_tasks(measured, e.tasks) if e.eval_every else []
         require_room(held_out, population.prompts.why_not_shown)
         run = Run(

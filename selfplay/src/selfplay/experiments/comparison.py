@@ -228,17 +228,17 @@ def compare(
     them, too. Raises RunDirectoryError where nothing can be compared.
     """
     comparison = _of_places(places)
-    return comparison if kept is None else _beside(comparison, read_kept(Path(kept)))
+    return comparison if kept is None else _with_kept(comparison, read_kept(Path(kept)))
 
 
-def _beside(comparison: Comparison, rows: Sequence[KeptRun]) -> Comparison:
+def _with_kept(comparison: Comparison, rows: Sequence[KeptRun]) -> Comparison:
     """Return the comparison with kept runs added, up to the last step here. Raises
     RunDirectoryError if what they were asked differs."""
-    mine = [run for of in comparison.arms.values() for run in of.values()]
-    records = [run for run in mine if isinstance(run, RunRecord)]
+    runs = [run for of in comparison.arms.values() for run in of.values()]
+    records = [run for run in runs if isinstance(run, RunRecord)]
     question = asked(records[0])
     bases = {int(run.config["seed"]): base_rate(run) for run in records if run.held_out_gains()}
-    last = max(run.last for run in mine)
+    last = max(run.last for run in runs)
     arms: dict[str, dict[int, Run]] = {}
     for row in rows:
         for key, value in question.items():
@@ -275,8 +275,8 @@ def keep_runs(comparison: Comparison, path: Path) -> int:
     many."""
     runs = [(arm, run) for arm, of in comparison.arms.items() for run in of.values()]
     here = [(arm, run) for arm, run in runs if isinstance(run, RunRecord)]
-    done = [(arm, run) for arm, run in here if run.last >= int(run.config["steps"])]
-    return keep(path, comparison.name, done, comparison.curves)
+    pairs = [(arm, run) for arm, run in here if run.last >= int(run.config["steps"])]
+    return keep(path, comparison.name, pairs, comparison.curves)
 
 
 def _of_places(places: Sequence[str | PathLike[str]]) -> Comparison:
@@ -368,10 +368,10 @@ def write_comparison(comparison: Comparison, page: Path) -> None:
     for name in comparison.curves:
         drawn[_capital(name)] = partial(points, name=name, curves=comparison.curves)
     units = dict.fromkeys(map(_capital, comparison.curves), PERCENT)
-    made = {
+    drafts = {
         title: _chart(comparison.arms, of, units.get(title, POINTS)) for title, of in drawn.items()
     }
-    charts = {title: chart for title, chart in made.items() if chart}
+    charts = {title: chart for title, chart in drafts.items() if chart}
     write_page(
         page,
         "compare.html",

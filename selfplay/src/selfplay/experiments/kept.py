@@ -67,7 +67,7 @@ class KeptRun(Struct, frozen=True, kw_only=True):
 def keep(
     path: Path, plan: str, runs: Sequence[tuple[str, RunRecord]], curves: Mapping[str, Curve]
 ) -> int:
-    """Write a row for each run, by arm, and return how many; an existing file is written anew."""
+    """Write a row for each run, by arm, and return how many; an existing file is overwritten."""
     rows = [_row(plan, arm, run, curves) for arm, run in runs]
     write_text(path, "".join(json.encode(row).decode() + "\n" for row in rows))
     return len(rows)

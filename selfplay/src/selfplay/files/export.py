@@ -135,10 +135,10 @@ def export_taskset(source: Path, out: Path) -> str:
         raise SelfplayError(f"{name} cannot be a taskset's id; expected a word, as my_tasks")
     if source.is_dir():
         open_config(source)
-        given = [row.task() for row in read_rows(source / TASKS, TaskRow) if row.accepted]
+        tasks = [row.task() for row in read_rows(source / TASKS, TaskRow) if row.accepted]
     else:
-        given = [Task.from_row(row, complete=True) for _, row in read_json_lines(source)]
-    tasks = [task for task in given if task.kind in BUILT_IN]
+        tasks = [Task.from_row(row, complete=True) for _, row in read_json_lines(source)]
+    tasks = [task for task in tasks if task.kind in BUILT_IN]
     if not tasks:
         raise SelfplayError(f"{source} has no task of {', '.join(BUILT_IN)}")
     with appearing(out) as draft:
@@ -146,8 +146,8 @@ def export_taskset(source: Path, out: Path) -> str:
         project = (DATA / "taskset" / "pyproject.txt").read_text()
         (draft / "pyproject.toml").write_text(project.replace("NAME", name))
         shutil.copy(DATA / "taskset" / "module.txt", draft / name / "__init__.py")
-        asked = ({"prompt": _conversation(t)[0]["content"], **t.to_row()} for t in tasks)
-        _write_rows(draft / name / "tasks.jsonl", asked)
+        rows = ({"prompt": _conversation(t)[0]["content"], **t.to_row()} for t in tasks)
+        _write_rows(draft / name / "tasks.jsonl", rows)
     return f"{len(tasks)} tasks: {out}; pip install it, then: vf-eval {name}"
 
 

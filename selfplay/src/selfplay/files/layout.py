@@ -37,8 +37,8 @@ def create(directory: Path, config: Config) -> None:
         raise RunDirectoryError(f"{directory} is a file; choose another --out, a new directory")
     if directory.exists() and any(directory.iterdir()):
         begun = (directory / CONFIG).is_file()
-        rest = f", or continue it with `{program()} resume {quote(directory)}`" if begun else ""
-        raise RunDirectoryError(f"{directory} exists and is not empty; choose another --out{rest}")
+        hint = f", or continue it with `{program()} resume {quote(directory)}`" if begun else ""
+        raise RunDirectoryError(f"{directory} exists and is not empty; choose another --out{hint}")
     new_folders = [place for place in (directory, *directory.parents) if not place.exists()]
     try:
         directory.mkdir(parents=True, exist_ok=True)

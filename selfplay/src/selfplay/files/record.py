@@ -279,14 +279,14 @@ def smooth(points: Points) -> list[tuple[int, float]]:
 
     The kernel's standard deviation is a twentieth of the run, at least one step.
     """
-    known = [(step, value) for step, value in points if value is not None]
-    if not known:
+    pairs = [(step, value) for step, value in points if value is not None]
+    if not pairs:
         return []
-    steps, values = np.array(known, float).T
+    steps, values = np.array(pairs, float).T
     distances = (steps[:, None] - steps) / max(1.0, (steps[-1] - steps[0] + 1) / 20)
     weights = np.where(abs(distances) <= 3, np.exp(-0.5 * distances**2), 0.0)
     means = (weights * values).sum(axis=1) / weights.sum(axis=1)
-    return [(step, float(mean)) for (step, _), mean in zip(known, means, strict=True)]
+    return [(step, float(mean)) for (step, _), mean in zip(pairs, means, strict=True)]
 
 
 def downsample(points: Points, limit: int = 300) -> list[tuple[int, float | None]]:

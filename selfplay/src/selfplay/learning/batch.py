@@ -292,11 +292,11 @@ def token_weights(
     keep = [not (t and config.mask_truncated_completions) for t in truncated]
     sequences = Counter(members)
     tokens: Counter[int] = Counter()
-    for member, length, kept in zip(members, lengths, keep, strict=True):
-        tokens[member] += length * kept
+    for member, length, is_kept in zip(members, lengths, keep, strict=True):
+        tokens[member] += length * is_kept
     weights = []
-    for member, length, kept in zip(members, lengths, keep, strict=True):
-        if not kept or length == 0:
+    for member, length, is_kept in zip(members, lengths, keep, strict=True):
+        if not is_kept or length == 0:
             weights.append(0.0)
         elif config.loss_type == "grpo":
             weights.append(1.0 / (sequences[member] * length))

@@ -125,15 +125,15 @@ class MemoryPlan:
 def workload(config: Config) -> Workload:
     """Return the texts of a step of this configuration."""
     r = config.rollout
-    shown = 1 if config.template == "nano" else r.num_references
+    references = 1 if config.template == "nano" else r.num_references
     words, task = _PROMPT[config.template]
     bound = r.max_prompt_length or math.inf
-    longest = round(words + shown * task * (_LONG if shown == 1 else 1.5))
+    longest = round(words + references * task * (_LONG if references == 1 else 1.5))
     matches = max(len(config.proposers), len(config.solvers))
     tasks = matches * len(r.kinds) * r.proposals
     proposals = Rows(
         count=tasks if config.proposers else 0,
-        prompt=words + shown * task,
+        prompt=words + references * task,
         longest_prompt=int(min(bound, longest)),
         limit=r.max_proposal_length,
     )

@@ -99,36 +99,36 @@ class Members(Protocol):
         """Return each worker's use of resources in the step; {} without workers."""
         return {}
 
-    def sample(self, asked: Sequence[W]) -> Iterator[W]:
+    def sample(self, drafts: Sequence[W]) -> Iterator[W]:
         """Sample drafts or attempts; yield each when it is finished."""
-        pieces = self._cut(asked)
+        pieces = self._cut(drafts)
         ordered = [a for piece in pieces for a in piece]
         for number, rollout, read in self.sample_pieces(pieces):
             ordered[number].take(rollout, read)
             yield ordered[number]
 
-    def _cut(self, asked: Sequence[W]) -> list[list[W]]:
+    def _cut(self, drafts: Sequence[W]) -> list[list[W]]:
         """Divide drafts or attempts into pieces; one if `pieces` is 0.
 
         Equal prompts, which are read once, stay together, and long ones are spread evenly.
         """
         config = self.config
         if not config.pieces:
-            return [list(asked)] if asked else []
-        texts = [self.prompts.text_of(a) for a in asked]
-        # An engine of its own makes up its batches, best of few members. Here company is cheap.
+            return [list(drafts)] if drafts else []
+        texts = [self.prompts.text_of(a) for a in drafts]
+        # An engine of its own makes up its batches, best of few members. Here mixed ones are cheap.
         apart = config.pieces == 1 or not self.shares_parameters
         rows: dict[str, list[int]] = defaultdict(list)
-        for i in sorted(range(len(asked)), key=lambda i: (len(texts[i]), texts[i])):
-            rows[(asked[i].writer or BASE) if apart else ""].append(i)
+        for i in sorted(range(len(drafts)), key=lambda i: (len(texts[i]), texts[i])):
+            rows[(drafts[i].writer or BASE) if apart else ""].append(i)
         sizes = {"teacher": config.teachers, "student": config.students}
         pieces = []
-        for member, own in sorted(rows.items()):
+        for member, indices in sorted(rows.items()):
             size = sizes.get(role_of(member), 1) if apart else 1
-            fitting = batches(len(own)) if self.shares_parameters else len(own)
+            fitting = batches(len(indices)) if self.shares_parameters else len(indices)
             count = even(min(fitting, -(-config.pieces // size)))
-            hands = deal([texts[i] for i in own], count)
-            pieces += [[asked[own[k]] for k in hand] for hand in hands]
+            hands = deal([texts[i] for i in indices], count)
+            pieces += [[drafts[indices[k]] for k in hand] for hand in hands]
         return pieces
 
 
@@ -148,7 +148,7 @@ class Population(Members):
         return self.learner.members
 
     def sample_pieces(self, pieces: Sequence[Sequence[W]]) -> Iterator[Sampled]:
-        # An engine of its own makes up its batches, in which company changes no sample.
+        # An engine of its own makes up its batches, in which other rows change no sample.
         together = pieces if self.shares_parameters else [[a for piece in pieces for a in piece]]
         before = 0
         for piece in together:

@@ -262,10 +262,10 @@ class RemotePopulation(Members):
         workers, stats = len(self.pool.actors), dict[str, MemberRow]()
         packed = pickle.dumps([replace(sample, text=None) for sample in samples])
         call = self.pool.ray.put(packed), lr_factor, None, rates
-        for done, (_, answer) in enumerate(self.pool.each("update", [call] * workers), 1):
+        for count, (_, answer) in enumerate(self.pool.each("update", [call] * workers), 1):
             stats = answer  # of all members, from every worker
             if advance is not None:
-                advance(done, workers)
+                advance(count, workers)
         return msgspec.convert(stats, dict[str, MemberRow])
 
     def sync(self, step: int) -> None:

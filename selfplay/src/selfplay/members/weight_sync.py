@@ -51,7 +51,7 @@ def send(learner: Learner, engine: Engine, sent: dict[str, str], dtype: str, ste
 def probe(learner: Learner, engine: Engine) -> dict[str | None, float]:
     """Return the mean difference between engine and learner for the base (None) and each member.
 
-    The engine samples the likeliest token after each of a few prompts; log-probabilities are
+    The engine samples the most likely token after each of a few prompts; log-probabilities are
     compared, in nats. NaN in both counts as equal, since the update skips such a member.
     """
     model, adapters = learner.model, learner.adapters

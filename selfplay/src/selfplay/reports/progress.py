@@ -185,7 +185,7 @@ class Progress:
         points = [100 * d for r in recent if (d := r.same_tasks.difference) is not None]
         gain = mean_and_error(points)
         gains = ", ".join(filter(None, (self._gain, gain and f"{plus_minus(gain)} own tasks")))
-        left = self._left()
+        eta = self._left()
         return (
             f"step {self.done}"
             + (f" of {self._config.steps}" if self._config else "")
@@ -196,7 +196,7 @@ class Progress:
             f"solved {_percent(mean(r.solve_rate for r in recent))}"
             f"{not_judged(faults(recent, 'attempts'))}, "
             f"structures {recent[-1].coverage.structures}"
-            + (f"; {left}" if left else "")
+            + (f"; {eta}" if eta else "")
             + (f"\n  points above the base: {gains}" if gains else "")
             + "".join(
                 f"\n  warning: {line}" for line in (*signs_in([*recent]), *cut_roles(recent[-1]))
@@ -218,14 +218,14 @@ def _warning(config: Config) -> str:
     return LEARNING.format(who=who, mode=mode, names=",".join(names))
 
 
-def _header(config: Config, directory: Path, done: int) -> str:
+def _header(config: Config, directory: Path, step: int) -> str:
     """Return base, members, steps and folder, and how to stop and resume."""
     roles = [counted(len(names), role) for role, names in config.roles.items() if names]
     members = ", ".join(roles) or "one agent"
     if not config.proposers:
         members += f" on the tasks of {config.rollout.tasks}"
     total = counted(config.steps, "step")
-    steps = f"{done} of {total} done" if done else total
+    steps = f"{step} of {total} done" if step else total
     every = "step" if config.save_every == 1 else f"{config.save_every} steps"
     return (
         f"{config.mode} on {config.base}: {members}, {steps}, seed {config.seed}, in {directory}\n"

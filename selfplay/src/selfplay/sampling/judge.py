@@ -81,8 +81,8 @@ def open_tasksets(config: Config) -> Tasksets:
     """Return those that `rollout.tasks` and `eval.held_out` name. Raises CodeVerifierError."""
     r, e = config.rollout, config.eval
     named = [(r.tasks, r.taskset), *((name, e.taskset) for name in e.held_out)]
-    given = [(name, values) for name, values in named if is_taskset(name)]
-    sources = [{"name": n, "config": values, "limit": r.taskset_limit} for n, values in given]
+    tasksets = [(name, values) for name, values in named if is_taskset(name)]
+    sources = [{"name": n, "config": values, "limit": r.taskset_limit} for n, values in tasksets]
     return Tasksets(sources, config.sandbox.workers, config.sandbox.wall_s)
 
 

@@ -51,17 +51,17 @@ class Prompts:
                 "rollout.max_prompt_length (or vllm.max_model_len), or sample fewer tokens"
             )
 
-    def text_of(self, asked: Proposed | Attempt) -> str:
+    def text_of(self, draft: Proposed | Attempt) -> str:
         """Return the prompt of a draft or an attempt as text; it is composed once."""
-        if not asked.prompt:
-            asked.prompt = (
-                self.template.solve_prompt(asked.task)
-                if isinstance(asked, Attempt)
-                else self.template.propose_prompt(asked.kind, asked.references)
+        if not draft.prompt:
+            draft.prompt = (
+                self.template.solve_prompt(draft.task)
+                if isinstance(draft, Attempt)
+                else self.template.propose_prompt(draft.kind, draft.references)
             )
-        return asked.prompt
+        return draft.prompt
 
-    def requests(self, asked: Sequence[W]) -> list[Request]:
+    def requests(self, drafts: Sequence[W]) -> list[Request]:
         """Return the requests for drafts or attempts."""
         r = self._config.rollout
         return [
@@ -73,17 +73,17 @@ class Prompts:
                 a.seed,
                 self.template.stops_of(_kind_of(a)),
             )
-            for a in asked
+            for a in drafts
         ]
 
-    def read(self, asked: Proposed | Attempt, rollout: Rollout) -> Proposal | str | None:
+    def read(self, draft: Proposed | Attempt, rollout: Rollout) -> Proposal | str | None:
         """Return the proposal or answer in a rollout; None if it has none, or was cut."""
-        ended = before_stop(rollout.text, self.template.stops_of(kind := _kind_of(asked)))
+        ended = before_stop(rollout.text, self.template.stops_of(kind := _kind_of(draft)))
         if rollout.finish_reason == "length" and ended == rollout.text and kind != TASKSET:
             return None  # cut at the limit before any stop
-        if isinstance(asked, Attempt):
-            return self.template.parse_answer(asked.task, ended)
-        proposal = self.template.parse_proposal(asked.kind, asked.references, ended)
+        if isinstance(draft, Attempt):
+            return self.template.parse_answer(draft.task, ended)
+        proposal = self.template.parse_proposal(draft.kind, draft.references, ended)
         return None if proposal is None else without_comments(proposal)
 
     def why_not_shown(self, task: Task) -> str:
@@ -115,15 +115,15 @@ class Prompts:
         yield self.template.solve_prompt(task)
         for kind in self.template.in_play if self._config.proposers else ():
             if task.kind in kind.shows:
-                shown = (task,) * kind.references(self._config.rollout.num_references)
-                yield self.template.propose_prompt(kind.name, shown)
+                references = (task,) * kind.references(self._config.rollout.num_references)
+                yield self.template.propose_prompt(kind.name, references)
 
     def _encoded(self, prompt: str) -> tuple[int, ...]:
         return encoded(self.tokenizer, prompt, self.template.start_token)
 
 
-def _kind_of(asked: Proposed | Attempt) -> str:
-    return asked.task.kind if isinstance(asked, Attempt) else asked.kind
+def _kind_of(draft: Proposed | Attempt) -> str:
+    return draft.task.kind if isinstance(draft, Attempt) else draft.kind
 
 
 def require_faithful(tokenizer: Any, base: str) -> None:
@@ -140,9 +140,9 @@ def require_faithful(tokenizer: Any, base: str) -> None:
             "others; take a base whose tokenizer keeps them, such as one for code"
         )
     if changes := [pair for pair in zip(before, lines, strict=True) if pair[0] != pair[1]]:
-        line, found = map(str.strip, changes[0])
+        line, copy = map(str.strip, changes[0])
         click.echo(
-            f"warning: the tokenizer of {base} changes programs: {line!r} becomes {found!r}",
+            f"warning: the tokenizer of {base} changes programs: {line!r} becomes {copy!r}",
             err=True,
         )
 

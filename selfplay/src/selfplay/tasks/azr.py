@@ -121,7 +121,7 @@ class _Kind(CodeKind, Protocol):
 
     fence: str
     """Name of the fence of an answer; the solver's prompt has no fence of this name."""
-    shown: tuple[str, ...]
+    context: tuple[str, ...]
     """Names of the fences of the solver's prompt, which are never an answer."""
     fits: Callable[[str], bool]
     """Returns whether a text can be an answer."""
@@ -154,8 +154,8 @@ class _Kind(CodeKind, Protocol):
         answer = answer_text(text)
         named = [f.content for f in answer.fences if f.name == self.fence]
         if not named and answer.marked:
-            others = [f.content for f in answer.fences if f.name not in self.shown]
-            contents = others if answer.fences else [answer.text]
+            contents = [f.content for f in answer.fences if f.name not in self.context]
+            contents = contents if answer.fences else [answer.text]
             named = [content for content in contents if self.fits(content.strip())]
         return self.answer(task, named[-1]) or None if named else None
 
@@ -169,7 +169,7 @@ class _Call(_Kind, Protocol):
     goal: str
 
     def propose_prompt(self, references: Sequence[Task]) -> str:
-        shown = "\n\n".join(
+        examples = "\n\n".join(
             f"<example_{i}>\n{_pair(t)}\n{fenced('output', t.output or '')}\n</example_{i}>"
             for i, t in enumerate(references, 1)
         )
@@ -177,7 +177,7 @@ class _Call(_Kind, Protocol):
             "Invent a new Python program and one input for it.\n"
             f"{self.goal}\n{_RULES}\n"
             "Answer with one ```python fence and one ```input fence. Be different from these "
-            f"examples:\n\n{shown}"
+            f"examples:\n\n{examples}"
         )
 
     def read_proposal(self, references: Sequence[Task], answer: AnswerText) -> Proposal | None:
@@ -203,7 +203,7 @@ class _Call(_Kind, Protocol):
 
 
 class Output(CodeO, _Call):
-    fence, shown, fits = "output", ("input",), staticmethod(is_output)
+    fence, context, fits = "output", ("input",), staticmethod(is_output)
     goal = (
         "The task for the solver: given the program and the input, predict the output. Make the "
         "output hard to work out by hand, yet not impossible."
@@ -220,7 +220,7 @@ class Output(CodeO, _Call):
 
 
 class _Input(CodeI, _Call):
-    fence, shown, fits = "input", ("output",), staticmethod(is_input)
+    fence, context, fits = "input", ("output",), staticmethod(is_input)
     goal = (
         "The task for the solver: given the program and the output, find an input that produces "
         "it. Make the input hard to recover, yet not impossible."
@@ -238,7 +238,7 @@ class _Input(CodeI, _Call):
 
 
 class _Function(CodeF, _Kind):
-    fence, shown, fits = "python", ("input", "output", "message"), staticmethod(defines_f)
+    fence, context, fits = "python", ("input", "output", "message"), staticmethod(defines_f)
 
     def propose_prompt(self, references: Sequence[Task]) -> str:
         return (
@@ -265,9 +265,9 @@ class _Function(CodeF, _Kind):
 
     def solve_prompt(self, task: Task) -> str:
         pairs = zip(task.inputs[: task.visible], task.outputs[: task.visible], strict=True)
-        shown = "\n".join(f"{fenced('input', i)}\n{fenced('output', o)}" for i, o in pairs)
+        examples = "\n".join(f"{fenced('input', i)}\n{fenced('output', o)}" for i, o in pairs)
         return (
-            f"Find the function f that gives these outputs for these inputs:\n{shown}\n"
+            f"Find the function f that gives these outputs for these inputs:\n{examples}\n"
             f"{fenced('message', task.message)}\n"
             "It is judged on hidden inputs. Answer with the program in one ```python fence."
         )

@@ -24,7 +24,7 @@ SHIPPED = (*NANO_SETS, EASY)
 
 
 HELD_OUT = "held_out"
-"""Status of a task that equals a held-out one: nobody solves it, and it is in no other number."""
+"""Status of a task that equals a held-out one: no one solves it, and it is in no other number."""
 Guard: TypeAlias = Mapping[Hashable, Sequence[Task]]
 """Held-out tasks by kind and input, for `equal_task`."""
 

@@ -134,9 +134,9 @@ def kinds_in_play(
     built-in name replaces that one. Raises ConfigError for an unknown name, for an object that is
     not a kind, and for two kinds of one name.
     """
-    known = {kind.name: kind for kind in built_in}
+    by_name = {kind.name: kind for kind in built_in}
     kinds: dict[str, TaskKind] = {}
-    objects = find_objects("rollout.kinds", names, "task_kinds", handed, known)
+    objects = find_objects("rollout.kinds", names, "task_kinds", handed, by_name)
     for name, kind in zip(names, objects, strict=True):
         if not isinstance(kind, TaskKind):
             raise ConfigError(

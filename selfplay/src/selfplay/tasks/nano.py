@@ -51,8 +51,8 @@ class _Call(_Answered, Protocol):
     """A program and one input."""
 
     def propose_prompt(self, references: Sequence[Task]) -> str:
-        shown = references[0]
-        return f"<|propose_{self.name[-1]}|>{shown.program}<|input|>{shown.input}<|plan|>"
+        reference = references[0]
+        return f"<|propose_{self.name[-1]}|>{reference.program}<|input|>{reference.input}<|plan|>"
 
     def parse_proposal(self, references: Sequence[Task], text: str) -> Proposal | None:
         plan, marker, body = text.partition("<|program|>")
@@ -94,8 +94,8 @@ class _Function(CodeF, _Answered):
 
     def solve_prompt(self, task: Task) -> str:
         pairs = zip(task.inputs[: task.visible], task.outputs[: task.visible], strict=True)
-        shown = "".join(f"<|input|>{i}<|output|>{o}" for i, o in pairs)
-        return f"<|solve_f|>{task.message}{shown}<|think|>"
+        examples = "".join(f"<|input|>{i}<|output|>{o}" for i, o in pairs)
+        return f"<|solve_f|>{task.message}{examples}<|think|>"
 
 
 KINDS: tuple[TaskKind, ...] = (Output(), _Input(), _Function())

@@ -136,9 +136,9 @@ class AnswerText:
 def answer_text(completion: str) -> AnswerText:
     """Return the part of a completion that is its answer."""
     whole = completion.replace("\r\n", "\n").replace("\r", "\n")
-    *_, rest = _THOUGHT_ENDS.split(whole)
-    thought_closed = len(rest) < len(whole) and bool(rest.strip())
-    text = rest if thought_closed else _THOUGHT_ENDS.sub("\n", whole)
+    *_, answer = _THOUGHT_ENDS.split(whole)
+    thought_closed = len(answer) < len(whole) and bool(answer.strip())
+    text = answer if thought_closed else _THOUGHT_ENDS.sub("\n", whole)
     blocks = [block for block in _blocks(text) if block.strip()]
     if blocks:
         return AnswerText(blocks[-1], tuple(fences(blocks[-1])), True)
