@@ -34,9 +34,9 @@ def measured(*words: object) -> tuple[float, float]:
     command has taken until now."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     env = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(list(map(str, words)), env=env, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(done.stderr[-3000:])
+    process = subprocess.run(list(map(str, words)), env=env, capture_output=True, text=True)
+    if process.returncode:
+        raise SystemExit(process.stderr[-3000:])
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return seconds, after.ru_maxrss / 2**20

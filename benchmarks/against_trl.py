@@ -67,10 +67,10 @@ def trl_steps(base: str, case: str, steps: int) -> list[Row]:
     class Timed(GRPOTrainer):
         def _generate_and_score_completions(self, inputs: Any) -> Any:
             start = time.process_time()
-            found = super()._generate_and_score_completions(inputs)
+            batch = super()._generate_and_score_completions(inputs)
             rows[-1]["sampling"] += time.process_time() - start
-            rows[-1]["tokens"] += int(found["completion_mask"].sum())
-            return found
+            rows[-1]["tokens"] += int(batch["completion_mask"].sum())
+            return batch
 
     class Clock(TrainerCallback):
         def on_step_begin(self, *_: Any, **__: Any) -> None:

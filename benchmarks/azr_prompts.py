@@ -47,25 +47,25 @@ def solving(template: Template, task: Task) -> str:
         "code_i": argument_text(gold, task.program),
         "code_f": gold.strip(),
     }[task.kind]
-    found = template.parse_answer(task, template.answer_text(task, "a thought\n"))
-    return "survives" if found == expected else "LOST"
+    answer = template.parse_answer(task, template.answer_text(task, "a thought\n"))
+    return "survives" if answer == expected else "LOST"
 
 
 def proposing(template: Template, task: Task) -> str:
     """What becomes of it in the role of a proposer."""
-    shown = Task("code_o", task.program, "0", "0") if task.kind == "code_f" else NEUTRAL
-    template.propose_prompt(task.kind, [shown])
-    given = None if task.input is None else argument_text(task.input, task.program)
+    demo = Task("code_o", task.program, "0", "0") if task.kind == "code_f" else NEUTRAL
+    template.propose_prompt(task.kind, [demo])
+    arguments = None if task.input is None else argument_text(task.input, task.program)
     inputs = tuple(argument_text(i, task.program) for i in task.inputs)
     program = task.program if task.kind == "code_f" else task.program.strip("\n").rstrip()
     message = task.message.strip().replace("\r\n", "\n")
-    expected = Proposal(task.kind, program, given, inputs, message)
-    found = template.parse_proposal(task.kind, [shown], template.proposal_text(task, "a thought\n"))
-    if found is None and task.kind == "code_f" and len(task.inputs) != NUM_INPUTS:
+    expected = Proposal(task.kind, program, arguments, inputs, message)
+    draft = template.parse_proposal(task.kind, [demo], template.proposal_text(task, "a thought\n"))
+    if draft is None and task.kind == "code_f" and len(task.inputs) != NUM_INPUTS:
         return "not ten inputs"
-    if found is None and any(map(OF_THE_FRAME.search, (task.program, *inputs, task.message))):
+    if draft is None and any(map(OF_THE_FRAME.search, (task.program, *inputs, task.message))):
         return "refused for marks of the frame"
-    return "survives" if found == expected else "LOST"
+    return "survives" if draft == expected else "LOST"
 
 
 def completions(path: Path, template: Template) -> str:
@@ -78,8 +78,8 @@ def completions(path: Path, template: Template) -> str:
         for text, code in zip(row["output_list"], row["code_list"], strict=True)
     ]
     read = [(template.parse_answer(task, text), code) for text, code in pairs]
-    agreed = sum(found is not None and found == code.strip() for found, code in read)
-    some = sum(found is not None for found, _ in read)
+    agreed = sum(answer is not None and answer == code.strip() for answer, code in read)
+    some = sum(answer is not None for answer, _ in read)
     empty = sum(not code.strip() for _, code in read)
     return (
         f"{path.name}: {some} of {len(pairs)} are read; {agreed} give the published program; "

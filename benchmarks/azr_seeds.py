@@ -70,7 +70,7 @@ def value(text: str, arguments: bool = False) -> str | None:
         return None
 
 
-def reason(verdict: Verdict, given: str, published: str) -> str:
+def reason(verdict: Verdict, text: str, published: str) -> str:
     """Return why the pair is in error or refused; empty when it is right."""
     if not published.strip():
         return "empty output"
@@ -78,7 +78,7 @@ def reason(verdict: Verdict, given: str, published: str) -> str:
         return "truncated output"
     unreadable = value(published) is None
     if verdict.status == "not_literal":
-        if value(given, arguments=True) is None:
+        if value(text, arguments=True) is None:
             return "input not a literal"
         return "output not a literal" if unreadable else "result not a literal"
     if verdict.status in ("banned", "nondeterministic", "exception"):
@@ -93,16 +93,16 @@ def reason(verdict: Verdict, given: str, published: str) -> str:
 
 def of_the_row(row: dict[str, Any], sandbox: Sandbox) -> set[str]:
     """Return the reasons that concern a code_f row as a whole."""
-    found, half = set(), len(row["inputs"]) // 2
+    faults, half = set(), len(row["inputs"]) // 2
     if len({value(text) or text for text in row["outputs"]}) == 1:
-        found.add("outputs all equal")
+        faults.add("outputs all equal")
     inputs = [value(text, arguments=True) or text for text in row["inputs"]]
     if set(inputs[:half]) & set(inputs[half:]):
-        found.add("input repeated")
+        faults.add("input repeated")
     proposal = Proposal("code_f", row["snippet"], inputs=("0", "1"), message=row["message"])
     if sandbox.validate(proposal).status == Status.LEAKING_MESSAGE:  # before anything runs
-        found.add("message leaks")
-    return found
+        faults.add("message leaks")
+    return faults
 
 
 def examine(path: Path, sandbox: Sandbox) -> Found:
@@ -110,20 +110,20 @@ def examine(path: Path, sandbox: Sandbox) -> Found:
     lines = path.read_text().splitlines()
     rows = [json.loads(line) for line in lines]
     reasons = [of_the_row(row, sandbox) if "inputs" in row else set() for row in rows]
-    found = Found(path.stem.removesuffix("_seed_io"), reasons, lines=lines)
+    result = Found(path.stem.removesuffix("_seed_io"), reasons, lines=lines)
     pairs = []
     for row, why in zip(rows, reasons, strict=True):
         program = Proposal.from_row(row).program
-        given = row["inputs"] if "inputs" in row else [row["input"]]
+        inputs = row["inputs"] if "inputs" in row else [row["input"]]
         published = row["outputs"] if "outputs" in row else [row["output"]]
-        pairs += [(program, i, o, why) for i, o in zip(given, published, strict=True)]
-    verdicts = sandbox.check_many((program, given) for program, given, *_ in pairs)
-    for (_, given, published, why), verdict in zip(pairs, verdicts, strict=True):
-        found.pairs += 1
-        if wrong := reason(verdict, given, published):
-            found.wrong += 1
+        pairs += [(program, i, o, why) for i, o in zip(inputs, published, strict=True)]
+    verdicts = sandbox.check_many((program, text) for program, text, *_ in pairs)
+    for (_, text, published, why), verdict in zip(pairs, verdicts, strict=True):
+        result.pairs += 1
+        if wrong := reason(verdict, text, published):
+            result.wrong += 1
             why.add(wrong)
-    return found
+    return result
 
 
 def table(results: list[Found]) -> list[Row]:
@@ -151,12 +151,12 @@ def main() -> None:
     options = parser(__doc__, workers=2)
     options.add_argument("folder", type=Path)
     options.add_argument("--show", choices=[*REASONS, *REFUSED])
-    given = options.parse_args()
-    with Sandbox(given.workers, Limits(wall_s=10.0)) as sandbox:
-        results = [examine(path, sandbox) for path in sorted(given.folder.glob("*_seed_io.jsonl"))]
+    args = options.parse_args()
+    with Sandbox(args.workers, Limits(wall_s=10.0)) as sandbox:
+        results = [examine(path, sandbox) for path in sorted(args.folder.glob("*_seed_io.jsonl"))]
     for each in results:
         for text, reasons in zip(each.lines, each.rows, strict=True):
-            if given.show in reasons:
+            if args.show in reasons:
                 print(f"{each.name}: {text}")
     show(table(results))
 

@@ -18,19 +18,19 @@ MIB = 2**20
 def parser(text: str | None, **defaults: str | float) -> argparse.ArgumentParser:
     """Return a parser whose help is the script's docstring, with an option for each default."""
     plain = argparse.RawDescriptionHelpFormatter
-    found = argparse.ArgumentParser(description=text, formatter_class=plain)
+    options = argparse.ArgumentParser(description=text, formatter_class=plain)
     for name, default in defaults.items():
-        found.add_argument(f"--{name}", type=type(default), default=default)
-    return found
+        options.add_argument(f"--{name}", type=type(default), default=default)
+    return options
 
 
 def alone(*words: object, env: Mapping[str, str] | None = None) -> Any:
     """Run Python on `words` in a process of its own; return the JSON that it printed."""
     command = [sys.executable, *map(str, words)]
-    done = subprocess.run(
+    process = subprocess.run(
         command, check=True, stdout=subprocess.PIPE, text=True, env=os.environ | (env or {})
     )
-    return json.loads(done.stdout)
+    return json.loads(process.stdout)
 
 
 def best_of(
@@ -96,8 +96,8 @@ def read_process(pid: int) -> Process | None:
 
 def family(root: int) -> list[Process]:
     """Return the process `root` and all its descendants, zombies among them."""
-    found = [read_process(int(name)) for name in os.listdir("/proc") if name.isdigit()]
-    alive = [process for process in found if process is not None]
+    processes = [read_process(int(name)) for name in os.listdir("/proc") if name.isdigit()]
+    alive = [process for process in processes if process is not None]
     result = [process for process in alive if process.pid == root]
     for parent in result:  # grows while it is read
         result += [process for process in alive if process.parent == parent.pid]

@@ -91,7 +91,7 @@ def measure(speed: Speed, tree: Path) -> dict[str, float]:
             command = [str(script), *speed.options, *SHORTER.get(speed.name, ())]
         paths = [str(tree / name / "src") for name in PACKAGES]
         begin = processor_seconds()
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, *command],
             cwd=tree,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
@@ -99,13 +99,13 @@ def measure(speed: Speed, tree: Path) -> dict[str, float]:
             text=True,
         )
         used = processor_seconds() - begin
-    if done.returncode:
-        raise Failed((done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1])
+    if process.returncode:
+        raise Failed((process.stderr.strip() or f"exit code {process.returncode}").splitlines()[-1])
     if speed.name == "selfplay":
         return {"processor seconds": used}
     if speed.name == "workers":
-        return {f"{name}, s a step": float(s) for name, s in WORKERS.findall(done.stdout)}
-    return figures(done.stdout, *COLUMNS[speed.name])
+        return {f"{name}, s a step": float(s) for name, s in WORKERS.findall(process.stdout)}
+    return figures(process.stdout, *COLUMNS[speed.name])
 
 
 def processor_seconds() -> float:
@@ -114,18 +114,18 @@ def processor_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def figures(text: str, wanted: str, named_by: int) -> dict[str, float]:
+def figures(text: str, title: str, named_by: int) -> dict[str, float]:
     """Return a column of a Markdown table, by the first cells of its rows."""
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     column = 0
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if wanted in cells:
-            column = cells.index(wanted)
+        if title in cells:
+            column = cells.index(title)
         elif line.startswith("| ") and column:
-            name = ", ".join([*cells[:named_by], wanted])
-            found[name] = float(cells[column].replace(",", ""))
-    return found
+            name = ", ".join([*cells[:named_by], title])
+            values[name] = float(cells[column].replace(",", ""))
+    return values
 
 
 def compare(speed: Speed, then: Path, turns: int) -> list[Row]:
@@ -152,13 +152,13 @@ def compare(speed: Speed, then: Path, turns: int) -> list[Row]:
 def main() -> None:
     options = parser(__doc__, turns=2)
     options.add_argument("names", nargs="*", default=NAMES, metavar="NAME")
-    given = options.parse_args()
-    if unknown := set(given.names) - set(NAMES):
+    args = options.parse_args()
+    if unknown := set(args.names) - set(NAMES):
         options.error(f"NAME is {min(unknown)!r}; expected {', '.join(NAMES)}")
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
-        for speed in speeds((ROOT / "docs" / "results.md").read_text(), given.names):
-            new = compare(speed, Path(folder) / speed.commit, given.turns)
+        for speed in speeds((ROOT / "docs" / "results.md").read_text(), args.names):
+            new = compare(speed, Path(folder) / speed.commit, args.turns)
             show(new, head=not rows)
             rows += new
     moved = sum(row[""] == "MOVED" for row in rows)

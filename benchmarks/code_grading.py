@@ -48,11 +48,11 @@ def problems(data: Path, name: str, limit: int | None = None) -> list[FunctionPr
 def speed(name: str, options: argparse.Namespace) -> list[Row]:
     """Measure both graders on the same reference solutions, one after the other."""
     tasks = problems(options.data, name, options.limit)
-    own: list[object] = [sys.executable, __file__, options.data, "--grade", name]
-    own += ["--cache", options.cache, "--workers", options.workers]
-    own += ["--limit", options.limit] if options.limit else []
-    measured(own)  # expected outputs at hand, as evalplus has them from its cache
-    rows = [{"grader": f"ours {name}", **measured(own)}]
+    command: list[object] = [sys.executable, __file__, options.data, "--grade", name]
+    command += ["--cache", options.cache, "--workers", options.workers]
+    command += ["--limit", options.limit] if options.limit else []
+    measured(command)  # expected outputs at hand, as evalplus has them from its cache
+    rows = [{"grader": f"ours {name}", **measured(command)}]
     with ScriptRunner() as runner:
         alone = sum(
             value.cpu_s
@@ -66,8 +66,8 @@ def speed(name: str, options: argparse.Namespace) -> list[Row]:
         for _ in range(2):  # the first fills its cache
             with tempfile.TemporaryDirectory() as folder:
                 peer, environment = evalplus_command(name, answers, options, Path(folder))
-                found = measured(peer, environment)
-        rows.append({"grader": f"evalplus {name}", **found})
+                figures = measured(peer, environment)
+        rows.append({"grader": f"evalplus {name}", **figures})
     return rows
 
 
@@ -81,9 +81,9 @@ def evalplus_command(
     file, short, override = FILES[name]
     tasks = {task.task_id for task, _ in samples}
     data, path = folder / "data.jsonl", folder / "samples.jsonl"
-    asked = [row for row in read_rows(options.data / file) if row["task_id"] in tasks]
+    selection = [row for row in read_rows(options.data / file) if row["task_id"] in tasks]
     answers = [{"task_id": task.task_id, "solution": program} for task, program in samples]
-    for place, rows in ((data, asked), (path, answers)):
+    for place, rows in ((data, selection), (path, answers)):
         place.write_text("".join(json.dumps(row) + "\n" for row in rows))
     command = [options.peer_python, "-m", "evalplus.evaluate", "--dataset", short]
     command += ["--samples", path, "--parallel", options.workers]
@@ -110,13 +110,13 @@ def main() -> None:
     options.add_argument("--peer-python")
     options.add_argument("--limit", type=int)
     options.add_argument("--grade", choices=FILES, help=argparse.SUPPRESS)
-    given = options.parse_args()
-    if given.grade:
-        tasks = problems(given.data, given.grade, given.limit)
-        with FunctionGrader(given.workers, cache=given.cache) as grader:
+    args = options.parse_args()
+    if args.grade:
+        tasks = problems(args.data, args.grade, args.limit)
+        with FunctionGrader(args.workers, cache=args.cache) as grader:
             list(grader.grade_many((task, task.reference) for task in tasks))
         return
-    show([row for name in FILES for row in speed(name, given)])
+    show([row for name in FILES for row in speed(name, args)])
 
 
 if __name__ == "__main__":

@@ -75,11 +75,11 @@ class _Exchange(ast.NodeTransformer):
     """Puts the changed node in the place of the one at a given place of the walk."""
 
     def __init__(self, place: int) -> None:
-        self._left = place
+        self._countdown = place
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
-        self._left -= 1
-        if self._left == -1:
+        self._countdown -= 1
+        if self._countdown == -1:
             return changed(node) or node
         return super().generic_visit(node)
 
@@ -90,16 +90,16 @@ def mutants(task: FunctionProblem, each: int, seed: int) -> list[str]:
     original = ast.unparse(tree)
     places = list(range(sum(1 for _ in ast.walk(tree))))
     random.Random(f"{seed} {task.task_id}").shuffle(places)
-    found: list[str] = []
+    programs: list[str] = []
     for place in places:
         program = ast.unparse(
             ast.fix_missing_locations(_Exchange(place).visit(ast.parse(original)))
         )
-        if program != original and program not in found:
-            found.append(program)
-        if len(found) == each:
+        if program != original and program not in programs:
+            programs.append(program)
+        if len(programs) == each:
             break
-    return found
+    return programs
 
 
 def theirs(
@@ -111,7 +111,7 @@ def theirs(
         words = [str(word) for word in command]
         subprocess.run(words, env=os.environ | environment, check=True, capture_output=True)
         judged = json.loads((Path(folder) / "samples_eval_results.json").read_text())["eval"]
-    rows = {task: iter(found) for task, found in judged.items()}
+    rows = {task: iter(results) for task, results in judged.items()}
     verdicts = (next(rows[task.task_id]) for task, _ in samples)
     return [(row["base_status"], row["plus_status"]) for row in verdicts]
 
@@ -143,9 +143,9 @@ def main() -> None:
     options.add_argument("data", type=Path)
     options.add_argument("--peer-python", required=True)
     options.add_argument("--limit", type=int)
-    given = options.parse_args()
+    args = options.parse_args()
     for name in FILES:
-        compare(name, given)
+        compare(name, args)
 
 
 if __name__ == "__main__":

@@ -46,15 +46,15 @@ class Swap:
             for place, up in enumerate(layer.lora_B):
                 noise = stream(100 * self.version + place).standard_normal(tuple(up.shape))
                 up.add_(torch.from_numpy(0.02 * noise).to(up))
-        self.found = [self.learner.export(m) for m in MEMBERS]
+        self.adapters = [self.learner.export(m) for m in MEMBERS]
 
     def put(self) -> None:
-        for member, adapter in zip(MEMBERS, self.found, strict=True):
+        for member, adapter in zip(MEMBERS, self.adapters, strict=True):
             self.vllm.put_adapter(member, self.version, adapter)
 
     def check(self) -> None:
-        asked = [Request(tuple(range(1, 9)), m, 1) for m in (None, *MEMBERS)]
-        self.vllm.generate(asked)
+        batch = [Request(tuple(range(1, 9)), m, 1) for m in (None, *MEMBERS)]
+        self.vllm.generate(batch)
 
 
 def requests(names: Sequence[str | None], rows: int, tokens: int) -> list[Request]:
@@ -64,22 +64,22 @@ def requests(names: Sequence[str | None], rows: int, tokens: int) -> list[Reques
     return [Request(ids, names[i % len(names)], tokens, 1.0, i) for i, ids in enumerate(prompts)]
 
 
-def compare(learner: Learner, hf: Engine, vllm: Engine, given: Any) -> None:
+def compare(learner: Learner, hf: Engine, vllm: Engine, args: Any) -> None:
     """Print both tables."""
     swap = Swap(learner, vllm)
     best = best_of(
-        given.rounds, {"export": swap.export, "put": swap.put, "check": swap.check}, CLOCK
+        args.rounds, {"export": swap.export, "put": swap.put, "check": swap.check}, CLOCK
     )
     best["a step"] = sum(best.values())
     show([{f"swapping {len(MEMBERS)} adapters": n, "ms": 1000 * s} for n, s in best.items()])
     cases = {"4 adapters": MEMBERS, "1 adapter": MEMBERS[:1], "the base alone": (None,)}
     table = []
     for case, names in cases.items():
-        asked, rates = requests(names, given.rows, given.tokens), []
+        batch, rates = requests(names, args.rows, args.tokens), []
         for engine in (hf, vllm):
-            drawn = sum(len(r.completion_ids) for r in engine.generate(asked))
-            work = {"": lambda engine=engine, asked=asked: engine.generate(asked)}
-            rates.append(drawn / best_of(given.rounds, work, CLOCK)[""])
+            drawn = sum(len(r.completion_ids) for r in engine.generate(batch))
+            work = {"": lambda engine=engine, batch=batch: engine.generate(batch)}
+            rates.append(drawn / best_of(args.rounds, work, CLOCK)[""])
         table.append({"": case, "hf": rates[0], "vllm": rates[1], "ratio": rates[1] / rates[0]})
     show(table)
 
@@ -87,21 +87,21 @@ def compare(learner: Learner, hf: Engine, vllm: Engine, given: Any) -> None:
 def main() -> None:
     options = parser(__doc__, base="nano", dtype="float32", rows=64, tokens=112, rounds=3)
     options.add_argument("--share", type=float, default=0.3, help="of a GPU's memory, for vLLM")
-    given = options.parse_args()
+    args = options.parse_args()
     torch.set_num_threads(1)
     serving = (
-        f"vllm.gpu_memory_utilization={given.share}",
-        f"vllm.max_model_len={PROMPT + given.tokens}",
+        f"vllm.gpu_memory_utilization={args.share}",
+        f"vllm.max_model_len={PROMPT + args.tokens}",
     )
-    own = ("engine=vllm", f"base={given.base}", f"dtype={given.dtype}", *serving)
-    config = load_preset("nano", *own)
-    base = load_base_model(given.base, choose_device("auto"), given.dtype)
+    settings = ("engine=vllm", f"base={args.base}", f"dtype={args.dtype}", *serving)
+    config = load_preset("nano", *settings)
+    base = load_base_model(args.base, choose_device("auto"), args.dtype)
     shapes = linear_shapes(base.model)
-    learner = Learner(base.model, MEMBERS, config.learner, seed=1, base_model=given.base)
+    learner = Learner(base.model, MEMBERS, config.learner, seed=1, base_model=args.base)
     hf = HFEngine(learner.adapters, base.tokenizer, max_rows=512)
     vllm = open_vllm(config, base, shapes, len(MEMBERS))
     try:
-        compare(learner, hf, vllm, given)
+        compare(learner, hf, vllm, args)
     finally:
         vllm.close()
 

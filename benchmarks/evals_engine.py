@@ -46,13 +46,13 @@ def decode_steps(engine: Engine, prompts: list[str], tokens: int, rows: int) -> 
     """Return the decode steps of samples of mixed length, and those of ideal refilling."""
     drawn = stream(1).exponential(tokens, 8 * len(prompts)).astype(int)
     limits = [int(n) for n in drawn.clip(1, 8 * tokens)]
-    asked = [Request(prompts[i % len(prompts)], "a0", n, 1.0, seed=i) for i, n in enumerate(limits)]
+    batch = [Request(prompts[i % len(prompts)], "a0", n, 1.0, seed=i) for i, n in enumerate(limits)]
     step, taken = engine._decoder.step, []
     engine._decoder.step = lambda *a: taken.append(1) or step(*a)
     most, engine.max_rows = engine.max_rows, rows
-    found = engine.generate(asked)
+    rollouts = engine.generate(batch)
     engine._decoder.step, engine.max_rows = step, most
-    order = sorted(found, key=lambda r: (len(r.prompt_ids), r.prompt_ids))
+    order = sorted(rollouts, key=lambda r: (len(r.prompt_ids), r.prompt_ids))
     ends = [0] * rows
     for rollout in order:
         heapq.heapreplace(ends, ends[0] + len(rollout.completion_ids) - 1)
@@ -72,49 +72,49 @@ def main() -> None:
     )
     options.add_argument("--data", type=Path)
     options.add_argument("--recipe", choices=RECIPES)
-    given = options.parse_args()
+    args = options.parse_args()
     torch.set_num_threads(1)
-    tokenizer = AutoTokenizer.from_pretrained(resolve(given.model), padding_side="left")
-    questions = load_benchmark(given.benchmark, Data(given.data)).questions
-    chosen = [q.fields for q in questions[:: len(questions) // given.prompts][: given.prompts]]
-    recipe = RECIPES.get(given.recipe)
+    tokenizer = AutoTokenizer.from_pretrained(resolve(args.model), padding_side="left")
+    questions = load_benchmark(args.benchmark, Data(args.data)).questions
+    chosen = [q.fields for q in questions[:: len(questions) // args.prompts][: args.prompts]]
+    recipe = RECIPES.get(args.recipe)
     prompts = [
-        render(recipe, given.benchmark, fields, tokenizer) if recipe else fields["prompt"]
+        render(recipe, args.benchmark, fields, tokenizer) if recipe else fields["prompt"]
         for fields in chosen
     ]
     batch, end = tokenizer(prompts, return_tensors="pt", padding=True), tokenizer.eos_token_id
-    names = [f"a{i}" for i in range(given.adapters)]
-    model = AutoModelForCausalLM.from_pretrained(resolve(given.model), dtype=torch.float32)
+    names = [f"a{i}" for i in range(args.adapters)]
+    model = AutoModelForCausalLM.from_pretrained(resolve(args.model), dtype=torch.float32)
     peft = with_adapters(model, names)
-    found: dict[str, list[tuple[int, ...]]] = {}
+    completions: dict[str, list[tuple[int, ...]]] = {}
     with tempfile.TemporaryDirectory() as home:
         peft.save_pretrained(home)
         folders = {name: Path(home) / name for name in names}
         engine = open_engine(
-            "hf", given.model, folders, device="cpu", dtype="float32", max_rows=128, any_base=True
+            "hf", args.model, folders, device="cpu", dtype="float32", max_rows=128, any_base=True
         )
 
     def ours() -> None:
-        asked = [Request(prompt, name, given.tokens) for name in names for prompt in prompts]
-        found["ours"] = [rollout.completion_ids for rollout in engine.generate(asked)]
+        batch = [Request(prompt, name, args.tokens) for name in names for prompt in prompts]
+        completions["ours"] = [rollout.completion_ids for rollout in engine.generate(batch)]
 
     def theirs() -> None:
-        found["PEFT"] = []
-        limits = {"max_new_tokens": given.tokens, "pad_token_id": tokenizer.pad_token_id}
+        completions["PEFT"] = []
+        limits = {"max_new_tokens": args.tokens, "pad_token_id": tokenizer.pad_token_id}
         for name in names:
             peft.set_adapter(name)
             with torch.inference_mode():
                 whole = peft.generate(**batch, do_sample=False, **limits)
             for row in whole[:, batch["input_ids"].shape[1] :].tolist():
-                found["PEFT"].append(tuple(row[: row.index(end) + 1] if end in row else row))
+                completions["PEFT"].append(tuple(row[: row.index(end) + 1] if end in row else row))
 
-    seconds = best_of(given.rounds, {"ours": ours, "PEFT": theirs})
-    speeds = {name: sum(map(len, found[name])) / seconds[name] for name in found}
+    seconds = best_of(args.rounds, {"ours": ours, "PEFT": theirs})
+    speeds = {name: sum(map(len, completions[name])) / seconds[name] for name in completions}
     for name, speed in speeds.items():
         print(f"{name}: {speed:,.0f} tokens/s, {speed / speeds['PEFT']:.2f} times PEFT in turns")
-    differ = sum(a != b for a, b in zip(*found.values(), strict=True))
-    print(f"{differ} of {len(found['ours'])} completions differ")
-    taken, ideal = decode_steps(engine, prompts, given.tokens, given.rows)
+    differ = sum(a != b for a, b in zip(*completions.values(), strict=True))
+    print(f"{differ} of {len(completions['ours'])} completions differ")
+    taken, ideal = decode_steps(engine, prompts, args.tokens, args.rows)
     print(f"mixed lengths: {taken} decode steps, {taken / ideal:.2f} times ideal refilling's")
 
 

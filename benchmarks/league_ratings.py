@@ -20,11 +20,11 @@ def per_second(work: Callable[[], object], matches: int, seconds: float) -> floa
     """Return matches per second: the best of three runs."""
     best = 0.0
     for _ in range(3):
-        done, start = 0, time.perf_counter()
-        while (spent := time.perf_counter() - start) < seconds / 3 or not done:
+        count, start = 0, time.perf_counter()
+        while (spent := time.perf_counter() - start) < seconds / 3 or not count:
             work()
-            done += matches
-        best = max(best, done / spent)
+            count += matches
+        best = max(best, count / spent)
     return best
 
 
@@ -59,12 +59,12 @@ def theirs(matches: int, tasks: int) -> Callable[[], object]:
 
 
 def main() -> None:
-    given = parser(__doc__, seconds=0.5, tasks=16).parse_args()
+    args = parser(__doc__, seconds=0.5, tasks=16).parse_args()
     rows = []
-    for tasks in (1, given.tasks):
-        speeds = {"trueskill": per_second(theirs(8, tasks), 8, given.seconds)}
+    for tasks in (1, args.tasks):
+        speeds = {"trueskill": per_second(theirs(8, tasks), 8, args.seconds)}
         for n in (1, 4, 64, 5000):
-            speeds[str(n)] = per_second(ours(n, tasks), n, given.seconds)
+            speeds[str(n)] = per_second(ours(n, tasks), n, args.seconds)
         for name, speed in speeds.items():
             row = {"tasks": tasks, "at once": name, "matches/s": speed}
             rows.append(row | {"times": speed / speeds["trueskill"]})

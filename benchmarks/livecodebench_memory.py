@@ -22,11 +22,11 @@ from evals.code.livecodebench import read_problems
 def write(folder: Path, shards: int, rows: int, mib: int) -> None:
     """Write the shards, of texts that do not compress."""
     for shard in range(shards):
-        found = []
+        problems = []
         for number in range(rows):
             text = base64.b64encode(os.urandom(mib * MIB * 3 // 4)).decode()
             test = {"input": text, "output": "", "testtype": "stdin"}
-            found.append(
+            problems.append(
                 {
                     "question_id": f"p{shard}-{number}",
                     "question_content": "Do it.",
@@ -35,7 +35,7 @@ def write(folder: Path, shards: int, rows: int, mib: int) -> None:
                     "private_test_cases": json.dumps([test]),
                 }
             )
-        lines = "".join(json.dumps(row) + "\n" for row in found)
+        lines = "".join(json.dumps(row) + "\n" for row in problems)
         (folder / f"test{shard}.jsonl").write_text(lines)
 
 

@@ -37,17 +37,17 @@ def main() -> None:
     options.add_argument("--dtypes", nargs="+", default=["bfloat16"])
     options.add_argument("--only", nargs="+", default=[], help="parts of names")
     options.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
-    given = options.parse_args()
+    args = options.parse_args()
     torch.set_num_threads(1)
-    if given.one:
-        print(json.dumps(one(Path(given.one[0]), given.one[1], given.repeats)))
+    if args.one:
+        print(json.dumps(one(Path(args.one[0]), args.one[1], args.repeats)))
         return
     if find_spec("populora") is None:
         print("populora is not installed: left out")
-    for rank in given.ranks:
-        for dtype in given.dtypes:
+    for rank in args.ranks:
+        for dtype in args.dtypes:
             print(f"rank {rank}, {dtype}")
-            show(speeds(rank, dtype, given))
+            show(speeds(rank, dtype, args))
 
 
 def names(chosen: list[str]) -> list[str]:
@@ -60,14 +60,14 @@ def names(chosen: list[str]) -> list[str]:
     return [n for n in everyone if not chosen or n == "floor" or any(c in n for c in chosen)]
 
 
-def speeds(rank: int, dtype: str, given: argparse.Namespace) -> list[Row]:
+def speeds(rank: int, dtype: str, args: argparse.Namespace) -> list[Row]:
     """Return a row for each contestant, each from a process of its own."""
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
-        write_family(Path(scratch), rank, getattr(torch, dtype), given.layers)
+        write_family(Path(scratch), rank, getattr(torch, dtype), args.layers)
         size = (Path(scratch) / "first" / WEIGHTS).stat().st_size
-        for name in names(given.only):
-            row = alone(__file__, "--one", scratch, name, "--repeats", given.repeats)
+        for name in names(args.only):
+            row = alone(__file__, "--one", scratch, name, "--repeats", args.repeats)
             row["times floor"] = row["CPU s"] / row.pop("floor s")
             row["memory of the adapter"] = row.pop("memory") / size
             rows.append({"contestant": name, **row})

@@ -27,8 +27,8 @@ def exact(updates: list[torch.Tensor], method: str) -> torch.Tensor:
     """The mean of the updates, or of what TIES keeps of them."""
     if method != "ties":
         return torch.stack(updates).mean(dim=0)
-    kept = round(DENSITY * updates[0].numel())
-    limits = [update.abs().flatten().topk(kept).values[-1] for update in updates]
+    size = round(DENSITY * updates[0].numel())
+    limits = [update.abs().flatten().topk(size).values[-1] for update in updates]
     pairs = zip(updates, limits, strict=True)
     parts = torch.stack([torch.where(update.abs() >= limit, update, 0) for update, limit in pairs])
     agree = parts.sign() == parts.sum(dim=0).sign()
@@ -58,45 +58,45 @@ def by_mergekit(updates: list[torch.Tensor], method: str) -> torch.Tensor:
 
 def makers(parents: list[Adapter], method: str) -> dict[str, Callable[[], Updates | None]]:
     """What makes a child of the parents, by its column."""
-    given = {} if method == "svd" else {"density": DENSITY}
+    options = {} if method == "svd" else {"density": DENSITY}
     factors = {"svd": "linear", "ties": "ties", "dare_linear": "dare_linear"}[method]
     svd = "svd" if method == "svd" else f"{factors}_svd"
     # PEFT divides TIES by how many agree, so that weights of 1 are the mean there.
     share = [1.0, 1.0] if method == "ties" else WEIGHTS
-    found: dict[str, Callable[[], Updates | None]] = {
-        "ours": lambda: dense(merge(parents, method, weights=WEIGHTS, rank=8, **given)),
+    methods: dict[str, Callable[[], Updates | None]] = {
+        "ours": lambda: dense(merge(parents, method, weights=WEIGHTS, rank=8, **options)),
     }
     if find_spec("peft"):
-        found["PEFT factors"] = lambda: peft_updates(parents, factors, share, DENSITY)
-        found["PEFT svd"] = lambda: peft_updates(parents, svd, share, DENSITY)
+        methods["PEFT factors"] = lambda: peft_updates(parents, factors, share, DENSITY)
+        methods["PEFT svd"] = lambda: peft_updates(parents, svd, share, DENSITY)
     if find_spec("mergekit"):
         updates = [dense(parent) for parent in parents]
-        found["mergekit, whole"] = lambda: {
+        methods["mergekit, whole"] = lambda: {
             path: by_mergekit([update[path] for update in updates], method) for path in updates[0]
         }
-    return found
+    return methods
 
 
 def main() -> None:
     torch.manual_seed(1)
     first = adapter(1, 8, torch.float32, REDUCED, layers=2)
     kinds = ("identical", "flipped", "rotated", "sibling", "independent")
-    others = {kind: relative(first, kind) for kind in kinds}
-    others["other alpha"] = adapter(3, 8, torch.float32, REDUCED, layers=2, alpha=64)
-    others["other rank and alpha"] = adapter(5, 4, torch.float32, REDUCED, layers=2, alpha=32)
+    adapters = {kind: relative(first, kind) for kind in kinds}
+    adapters["other alpha"] = adapter(3, 8, torch.float32, REDUCED, layers=2, alpha=64)
+    adapters["other rank and alpha"] = adapter(5, 4, torch.float32, REDUCED, layers=2, alpha=32)
     rows: list[Row] = []
-    for name, other in others.items():
+    for name, other in adapters.items():
         updates = [dense(first), dense(other)]
         for method in ("svd", "ties", "dare_linear"):
-            wanted = {p: exact([update[p] for update in updates], method) for p in updates[0]}
-            best = {path: cut(value, 8) for path, value in wanted.items()}
+            target = {p: exact([update[p] for update in updates], method) for p in updates[0]}
+            best = {path: cut(value, 8) for path, value in target.items()}
             row: Row = {"parents": name, "method": method}
-            row["best of rank 8"] = relative_error(best, wanted)
+            row["best of rank 8"] = relative_error(best, target)
             for column, make in makers([first, other], method).items():
                 row[column] = None
                 with suppress(ValueError):  # what refuses parents of unequal ranks
-                    made = make()
-                    row[column] = made and relative_error(made, wanted)
+                    result = make()
+                    row[column] = result and relative_error(result, target)
             rows.append(row)
     show(rows)
 

@@ -169,9 +169,9 @@ def peft_updates(
     }
 
 
-def dense(made: Adapter) -> dict[str, torch.Tensor]:
+def dense(child: Adapter) -> dict[str, torch.Tensor]:
     """The updates of an adapter, in float64."""
-    return {p: s.scale * s.B.double() @ s.A.double() for p, s in made.slots.items()}
+    return {p: s.scale * s.B.double() @ s.A.double() for p, s in child.slots.items()}
 
 
 def cut(matrix: torch.Tensor, rank: int) -> torch.Tensor:
@@ -180,7 +180,7 @@ def cut(matrix: torch.Tensor, rank: int) -> torch.Tensor:
     return (u[:, :rank] * values[:rank]) @ vt[:rank]
 
 
-def relative_error(found: dict[str, torch.Tensor], exact: dict[str, torch.Tensor]) -> float:
-    """|found - exact| / |exact| over all modules."""
-    gap = sum(float((found[path] - wanted).norm()) ** 2 for path, wanted in exact.items())
-    return math.sqrt(gap / sum(float(wanted.norm()) ** 2 for wanted in exact.values()))
+def relative_error(result: dict[str, torch.Tensor], exact: dict[str, torch.Tensor]) -> float:
+    """|result - exact| / |exact| over all modules."""
+    gap = sum(float((result[path] - target).norm()) ** 2 for path, target in exact.items())
+    return math.sqrt(gap / sum(float(target.norm()) ** 2 for target in exact.values()))

@@ -56,7 +56,7 @@ def counted(name: str, pairs: list[tuple[bool, bool]], seconds: float) -> Row:
     return {
         "responses": name,
         "rows": len(pairs),
-        "agree": f"{sum(found == label for found, label in pairs) / len(pairs):.4f}",
+        "agree": f"{sum(answer == label for answer, label in pairs) / len(pairs):.4f}",
         "wrong accepted": pairs.count((True, False)),
         "right refused": pairs.count((False, True)),
         "s per 1,000": 1000 * seconds / len(pairs),

@@ -50,11 +50,11 @@ def students(home: Path, tasks: int, samples: int, temperature: float) -> list[R
     base = solving_row(kinds, solved[0], [None] * len(kinds)).rates
     rows = []
     for name, attempts in zip(names, solved, strict=True):
-        found = solving_row(kinds, attempts, base)
+        score = solving_row(kinds, attempts, base)
         texts = [a.text for tries in attempts for a in tries]
         row = {"run": home.name, "member": name or "base", "T": temperature}
-        row |= {"solved": found.solve_rate, "gain": found.difference}
-        row |= {"standard error": found.standard_error, "pass@k": found.pass_at_k}
+        row |= {"solved": score.solve_rate, "gain": score.difference}
+        row |= {"standard error": score.standard_error, "pass@k": score.pass_at_k}
         rows.append(row | {"thinks": fmean(not text.startswith("<|answer|>") for text in texts)})
     return rows
 
@@ -62,14 +62,14 @@ def students(home: Path, tasks: int, samples: int, temperature: float) -> list[R
 def teachers(home: Path, proposals: int) -> list[TeachingRow]:
     """Return the base's row and then the teachers', all with the same seeds."""
     with copied(home, proposals=proposals) as run:
-        own = [m for m in run.population.members if m.startswith("t")]
-        return list(teaching_rows(run, [None, *own]))
+        names = [m for m in run.population.members if m.startswith("t")]
+        return list(teaching_rows(run, [None, *names]))
 
 
-def compared(name: str, what: str, found: list[list[TeachingRow]]) -> Row:
+def compared(name: str, what: str, runs: list[list[TeachingRow]]) -> Row:
     """Return the difference between teachers and base with its error."""
-    before = [x for base, *_ in found for x in getattr(base, what)]
-    after = [x for _, *own in found for row in own for x in getattr(row, what)]
+    before = [x for base, *_ in runs for x in getattr(base, what)]
+    after = [x for _, *rows in runs for row in rows for x in getattr(row, what)]
     gain = fmean(after) - fmean(before)
     error = sqrt(stdev(before) ** 2 / len(before) + stdev(after) ** 2 / len(after))
     row = {"run": name, "of": what, "base": fmean(before), "teachers": fmean(after)}
@@ -79,12 +79,12 @@ def compared(name: str, what: str, found: list[list[TeachingRow]]) -> Row:
 def main() -> None:
     options = parser(__doc__, tasks=600, samples=8, proposals=60)
     options.add_argument("runs", nargs="+", type=Path)
-    given = options.parse_args()
-    sizes = given.tasks, given.samples
-    show([row for t in (1.0, 0.6) for home in given.runs for row in students(home, *sizes, t)])
-    found = {home.name: [teachers(home, given.proposals)] for home in given.runs}
-    found["all"] = [rows for some in found.values() for rows in some]
-    show([compared(n, what, some) for n, some in found.items() for what in ("rates", "rewards")])
+    args = options.parse_args()
+    sizes = args.tasks, args.samples
+    show([row for t in (1.0, 0.6) for home in args.runs for row in students(home, *sizes, t)])
+    runs = {home.name: [teachers(home, args.proposals)] for home in args.runs}
+    runs["all"] = [rows for some in runs.values() for rows in some]
+    show([compared(n, what, some) for n, some in runs.items() for what in ("rates", "rewards")])
 
 
 if __name__ == "__main__":

@@ -49,8 +49,8 @@ CASES = {"nano": NANO, "smol": SMOL, "7b": LARGE}
 
 def settings(preset: str, base: str, assignments: tuple[str, ...]) -> Config:
     """The preset with these values, on one thread."""
-    own = () if preset == "nano" else (f"base={base}",)
-    return load_preset(preset, "threads=1", *own, *assignments)
+    options = () if preset == "nano" else (f"base={base}",)
+    return load_preset(preset, "threads=1", *options, *assignments)
 
 
 def ids(start: int, count: int) -> tuple[int, ...]:
@@ -105,28 +105,28 @@ def main() -> None:
     options.add_argument("--cases", nargs="+", choices=CASES, default=["nano", "smol"])
     options.add_argument("--phase", choices=("learning", "sampling"), help=argparse.SUPPRESS)
     options.add_argument("--preset", help=argparse.SUPPRESS)
-    given = options.parse_intermixed_args()
-    if given.phase:
-        config = settings(given.preset, given.base, tuple(given.assignments))
-        print(json.dumps(do(given.phase, config)))
+    args = options.parse_intermixed_args()
+    if args.phase:
+        config = settings(args.preset, args.base, tuple(args.assignments))
+        print(json.dumps(do(args.phase, config)))
         return
-    has_base = Path(given.base).is_dir()
+    has_base = Path(args.base).is_dir()
     rows = []
     for preset, phase, assignments in [
-        case for name in given.cases if name == "nano" or has_base for case in CASES[name]
+        case for name in args.cases if name == "nano" or has_base for case in CASES[name]
     ]:
-        config = settings(preset, given.base, assignments)
+        config = settings(preset, args.base, assignments)
         machine = this_machine(config.device, config.threads)
         plan = make_plan(config, read_architecture(config.base), machine)
         estimated = plan.learning if phase == "learning" else plan.sampling
-        words = (given.base, "--phase", phase, "--preset", preset, *assignments)
-        found, reserved = alone(__file__, *words)
+        words = (args.base, "--phase", phase, "--preset", preset, *assignments)
+        peak, reserved = alone(__file__, *words)
         rows.append(
             {
                 "what": " ".join((preset, phase, *assignments)),
                 "estimated": estimated / GIB,
-                "measured": found / GIB,
-                "ratio": estimated / found,
+                "measured": peak / GIB,
+                "ratio": estimated / peak,
                 "reserved": reserved / GIB,
             }
         )

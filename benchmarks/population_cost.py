@@ -34,7 +34,7 @@ def measured(say: Callable[[Row], None], what: str, tokens: int, work: Callable[
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
     start = time.perf_counter()
-    found = work()
+    result = work()
     if gpu:
         torch.cuda.synchronize()
     seconds = time.perf_counter() - start
@@ -44,7 +44,7 @@ def measured(say: Callable[[Row], None], what: str, tokens: int, work: Callable[
         row |= {"device GB": (total - free) / GB}
         row |= {"learner's peak GB": torch.cuda.max_memory_allocated() / GB}
     say(row)
-    return found
+    return result
 
 
 def main() -> None:
@@ -117,8 +117,8 @@ def main() -> None:
         "sample: all, rows each": (members, each),
     }
     for what, case in cases.items():
-        found = measured(say, what, case[1] * a.completion, lambda case=case: sample(*case))
-        assert all(len(rollout.completion_ids) == a.completion for rollout in found)
+        rollouts = measured(say, what, case[1] * a.completion, lambda case=case: sample(*case))
+        assert all(len(rollout.completion_ids) == a.completion for rollout in rollouts)
     measured(say, "release", 0, engine.release)
     update(members, len(members))  # warms up
     for what, (names, count) in {

@@ -56,8 +56,8 @@ def fresh_python(task: Task) -> bool:
     """`python -I -c PROGRAM`, its printed result read back."""
     script = task["program"] + SCRIPT.format(input=task["input"])
     command = [sys.executable, "-I", "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    last = done.stdout.rstrip().rpartition("\n")[2].replace("Ellipsis", "...")
+    process = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    last = process.stdout.rstrip().rpartition("\n")[2].replace("Ellipsis", "...")
     try:
         return bool(ast.literal_eval(last) == task["value"])
     except (ValueError, SyntaxError):

@@ -56,22 +56,22 @@ def programs(first: int, last: int) -> Iterator[tuple[str, str, str]]:
         yield status, f"{program}\n# {number}", str(number)
 
 
-def sample(done: int, wrong: int, seconds: float, sandbox: Sandbox) -> Row:
+def sample(count: int, wrong: int, seconds: float, sandbox: Sandbox) -> Row:
     """Return one row of the table."""
     for _ in range(20):  # a child that has just ended is a zombie until its server looks
-        own, *others = family(os.getpid())
-        if not any(process.state == "Z" for process in others):
+        caller, *children = family(os.getpid())
+        if not any(process.state == "Z" for process in children):
             break
         time.sleep(0.05)
     servers = [process for pid in sandbox.pids() if (process := read_process(pid)) is not None]
     return {
-        "programs": done,
-        "caller MiB": own.rss_mib,
+        "programs": count,
+        "caller MiB": caller.rss_mib,
         "servers MiB": max((s.rss_mib for s in servers), default=0.0),
-        "caller descriptors": own.descriptors,
+        "caller descriptors": caller.descriptors,
         "servers' descriptors": max((s.descriptors for s in servers), default=0),
-        "processes": len(others),
-        "zombies": sum(process.state == "Z" for process in others),
+        "processes": len(children),
+        "zombies": sum(process.state == "Z" for process in children),
         "seconds": seconds,
         "wrong": wrong,
     }
@@ -93,18 +93,18 @@ def steady(rows: list[Row]) -> bool:
 
 
 def main() -> int:
-    given = parser(__doc__, programs=100_000, workers=2, every=1000).parse_args()
+    args = parser(__doc__, programs=100_000, workers=2, every=1000).parse_args()
     rows: list[Row] = []
-    with Sandbox(given.workers, Limits(wall_s=10.0, cpu_s=0.2, memory_mb=64)) as sandbox:
-        for done in range(0, given.programs, given.every):
-            batch = list(programs(done, min(done + given.every, given.programs)))
+    with Sandbox(args.workers, Limits(wall_s=10.0, cpu_s=0.2, memory_mb=64)) as sandbox:
+        for start in range(0, args.programs, args.every):
+            batch = list(programs(start, min(start + args.every, args.programs)))
             wrong, started = 0, time.monotonic()
             verdicts = sandbox.run_many((program, text) for _, program, text in batch)
-            for (wanted, program, _), verdict in zip(batch, verdicts, strict=True):
-                if verdict.status != wanted:
+            for (status, program, _), verdict in zip(batch, verdicts, strict=True):
+                if verdict.status != status:
                     wrong += 1
-                    print(f"{wanted} wanted, got {verdict}:\n{program}", file=sys.stderr)
-            rows.append(sample(done + len(batch), wrong, time.monotonic() - started, sandbox))
+                    print(f"{status} wanted, got {verdict}:\n{program}", file=sys.stderr)
+            rows.append(sample(start + len(batch), wrong, time.monotonic() - started, sandbox))
     show(rows)
     flat = steady(rows)
     print("flat" if flat else "NOT FLAT")

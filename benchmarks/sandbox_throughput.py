@@ -67,29 +67,29 @@ class Contestant:
 def read_pairs(path: Path) -> Iterator[tuple[str, str]]:
     """Yield (program, input) of every row, AZR's rows as they are."""
     for row in map(json.loads, path.read_text().splitlines()):
-        for given in row.get("inputs", [row.get("input")]):
-            yield Proposal.from_row(row).program, given
+        for arguments in row.get("inputs", [row.get("input")]):
+            yield Proposal.from_row(row).program, arguments
 
 
-def positional(given: str) -> bool:
+def positional(text: str) -> bool:
     """Whether evalplus can pass these arguments."""
     try:
-        return not parse_arguments(given)[1]
+        return not parse_arguments(text)[1]
     except LiteralError:
         return False
 
 
-def screened(path: Path, wanted: int) -> list[dict[str, str]]:
-    """Return the first `wanted` pairs that pass `check`, with their output."""
+def screened(path: Path, count: int) -> list[dict[str, str]]:
+    """Return the first `count` pairs that pass `check`, with their output."""
     tasks: list[dict[str, str]] = []
     pairs = [pair for pair in read_pairs(path) if positional(pair[1])]
     with Sandbox(limits=Limits(wall_s=30.0, cpu_s=10.0)) as sandbox:
-        for (program, given), verdict in zip(pairs, sandbox.check_many(pairs), strict=True):
+        for (program, arguments), verdict in zip(pairs, sandbox.check_many(pairs), strict=True):
             if verdict.output is not None:
-                tasks.append({"program": program, "input": given, "expected": verdict.output})
-            if len(tasks) == wanted:
+                tasks.append({"program": program, "input": arguments, "expected": verdict.output})
+            if len(tasks) == count:
                 return tasks
-    raise SystemExit(f"{path} has {len(tasks)} programs that pass check; expected {wanted}")
+    raise SystemExit(f"{path} has {len(tasks)} programs that pass check; expected {count}")
 
 
 @contextmanager
@@ -101,9 +101,9 @@ def contestant(
     command = [python, script, name, str(tasks), str(workers), *modules]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
-        found = Contestant(name, process)
-        hello = found.answer()
-        yield found if "ready" in hello else print(f"{name} left out: {hello['missing']}")
+        peer = Contestant(name, process)
+        hello = peer.answer()
+        yield peer if "ready" in hello else print(f"{name} left out: {hello['missing']}")
         assert process.stdin is not None
         process.stdin.close()
 
@@ -156,18 +156,18 @@ def main() -> int:
     options.add_argument("--peer-python", default=sys.executable)
     options.add_argument("--import", nargs="+", default=[], dest="modules", metavar="MODULE")
     options.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
-    given = options.parse_args()
-    tasks = screened(given.tasks, given.programs)
+    args = options.parse_args()
+    tasks = screened(args.tasks, args.programs)
     ready: list[Contestant] = []
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         path = Path(folder) / "tasks.json"
         path.write_text(json.dumps(tasks))
-        for name in given.only:
-            python = given.peer_python if name in PEERS else sys.executable
-            start = contestant(name, python, path, given.workers, given.modules)
-            found = stack.enter_context(start)
-            ready += [found] if found else []
-        compete(ready, len(tasks), given.rounds)
+        for name in args.only:
+            python = args.peer_python if name in PEERS else sys.executable
+            start = contestant(name, python, path, args.workers, args.modules)
+            peer = stack.enter_context(start)
+            ready += [peer] if peer else []
+        compete(ready, len(tasks), args.rounds)
     show(report(ready))
     return 1 if any(each.wrong for each in ready) else 0
 

@@ -33,8 +33,8 @@ def ask(url: str, number: int) -> float:
 
 
 def main() -> None:
-    given = parser(__doc__, requests=600, workers=os.cpu_count() or 1).parse_args()
-    command = ["-m", "code_verifier", "serve", "--port", "0", "--workers", str(given.workers)]
+    args = parser(__doc__, requests=600, workers=os.cpu_count() or 1).parse_args()
+    command = ["-m", "code_verifier", "serve", "--port", "0", "--workers", str(args.workers)]
     rows = []
     with subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True) as server:
         try:
@@ -44,12 +44,12 @@ def main() -> None:
                 with ThreadPoolExecutor(clients) as pool:
                     list(pool.map(lambda k: ask(url, k), range(4 * clients)))
                     started = time.perf_counter()
-                    seconds = list(pool.map(lambda k: ask(url, k), range(given.requests)))
+                    seconds = list(pool.map(lambda k: ask(url, k), range(args.requests)))
                     spent = time.perf_counter() - started
                 rows.append(
                     {
                         "clients": clients,
-                        "requests/s": given.requests / spent,
+                        "requests/s": args.requests / spent,
                         "median ms": 1000 * median(seconds),
                         "99 % ms": 1000 * quantiles(seconds, n=100)[98],
                     }

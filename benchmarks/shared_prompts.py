@@ -63,7 +63,7 @@ def attention_back(_: object, query: list[int], key: list[int], *__: object, **_
 
 def samples(config: Config, tasks: int, completion: int, shared: bool) -> list[TrainingSample]:
     """Return what each teacher and each student learns from."""
-    made: list[TrainingSample] = []
+    batch: list[TrainingSample] = []
     step = workload(config)
     for name in config.founders:
         rows = step.proposals if name.startswith("t") else step.attempts
@@ -71,8 +71,8 @@ def samples(config: Config, tasks: int, completion: int, shared: bool) -> list[T
             for attempt in range(rows.samples):
                 prompt = (task, 0 if shared else attempt) + (1,) * (rows.prompt - 2)
                 text = Rollout(name, prompt, (2,) * completion, (-1.0,) * completion, "stop")
-                made.append(TrainingSample(name, text, 1.0, task_id=str(task)))
-    return made
+                batch.append(TrainingSample(name, text, 1.0, task_id=str(task)))
+    return batch
 
 
 def measure(

@@ -27,13 +27,13 @@ def spent(words: list[str]) -> float:
 
 def main() -> None:
     """Measure all packages in turn, print the table."""
-    given = parser(__doc__, rounds=5).parse_args()
+    args = parser(__doc__, rounds=5).parse_args()
     runs = {"nothing": ["-c", "pass"]}
     runs |= {f"import {name}": ["-c", f"import {name}"] for name in PACKAGES}
     commands = [name for name in PACKAGES if "." not in name]
     runs |= {f"{name} --help": ["-m", name, "--help"] for name in commands}
     best = dict.fromkeys(runs, float("inf"))
-    for _ in range(given.rounds):
+    for _ in range(args.rounds):
         for name, words in runs.items():
             best[name] = min(best[name], spent(words))
     floor = best["nothing"]

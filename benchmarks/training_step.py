@@ -116,14 +116,14 @@ def measure(config: Config, steps: int) -> Row:
 def main() -> None:
     options = parser(__doc__, steps=6)
     options.add_argument("--only", choices=POPULATIONS, help="print this one's figures as JSON")
-    given = options.parse_args()
-    if given.only:
-        config = load_preset("nano", "seed=1", "eval.eval_every=0", *POPULATIONS[given.only])
-        print(json.dumps(measure(config, given.steps)))
+    args = options.parse_args()
+    if args.only:
+        config = load_preset("nano", "seed=1", "eval.eval_every=0", *POPULATIONS[args.only])
+        print(json.dumps(measure(config, args.steps)))
         return
     show(
         [
-            {"population": name, **alone(__file__, "--steps", given.steps, "--only", name)}
+            {"population": name, **alone(__file__, "--steps", args.steps, "--only", name)}
             for name in POPULATIONS
         ]
     )

@@ -48,22 +48,22 @@ def seconds(config: Config, workers: int | None) -> tuple[float, float]:
             config, Path(folder) / "run", workers=workers, extensions=Extensions(callbacks=[watch])
         )
     first, last = used[0], used[-1]
-    driver, *others = [(last[p] - first[p]) / (len(used) - 1) for p in first]
-    return max(others, default=driver), driver
+    driver, *times = [(last[p] - first[p]) / (len(used) - 1) for p in first]
+    return max(times, default=driver), driver
 
 
 def main() -> None:
-    given = parser(__doc__, workers=2, steps=4, rounds=1).parse_args()
+    args = parser(__doc__, workers=2, steps=4, rounds=1).parse_args()
     for size, settings in SIZES.items():
-        config = replace(load_preset("nano", *settings, *SETTINGS), steps=given.steps + 1)
+        config = replace(load_preset("nano", *settings, *SETTINGS), steps=args.steps + 1)
         rounds = [
-            (seconds(config, None), seconds(config, given.workers)) for _ in range(given.rounds)
+            (seconds(config, None), seconds(config, args.workers)) for _ in range(args.rounds)
         ]
         alone = median(one for (one, _), _ in rounds)
         slowest = median(worker for _, (worker, _) in rounds)
         driver = median(driver for _, (_, driver) in rounds)
         print(
-            f"{size}: one process {alone:.2f} s a step, the slowest of {given.workers} workers "
+            f"{size}: one process {alone:.2f} s a step, the slowest of {args.workers} workers "
             f"{slowest:.2f} ({alone / slowest:.2f} times), its driver {driver:.2f}",
             flush=True,
         )

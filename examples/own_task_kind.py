@@ -27,14 +27,14 @@ class RaisedException(TaskKind):
 
     def propose_prompt(self, references: Sequence[Task]) -> str:
         """Show a program and its input, and ask for others."""
-        shown = references[0]
-        return f"<|propose_o|>{shown.program}<|input|>{shown.input}<|plan|>"
+        reference = references[0]
+        return f"<|propose_o|>{reference.program}<|input|>{reference.input}<|plan|>"
 
     def parse_proposal(self, references: Sequence[Task], text: str) -> Proposal | None:
         """Read a program and an input behind the plan."""
         _, _, body = text.partition("<|program|>")
-        program, found, given = body.partition("<|input|>")
-        return Proposal(self.name, program, given) if found else None
+        program, mark, arguments = body.partition("<|input|>")
+        return Proposal(self.name, program, arguments) if mark else None
 
     def solve_prompt(self, task: Task) -> str:
         """Show the call, and in words what is asked."""
@@ -48,10 +48,10 @@ class RaisedException(TaskKind):
 
     def validate(self, proposal: Proposal, sandbox: Sandbox) -> Verdict:
         """Accept a call that ends the same way twice, with one of `ENDS`."""
-        found = [sandbox.check(proposal.program, proposal.input or "") for _ in range(2)]
-        if found[0].status not in ("ok", "exception"):
-            return found[0]
-        end, again = ("none" if v.status == "ok" else v.reason.partition(":")[0] for v in found)
+        verdicts = [sandbox.check(proposal.program, proposal.input or "") for _ in range(2)]
+        if verdicts[0].status not in ("ok", "exception"):
+            return verdicts[0]
+        end, again = ("none" if v.status == "ok" else v.reason.partition(":")[0] for v in verdicts)
         if end != again or end not in ENDS:
             return Verdict("exception", reason=f"it ends in {end}, and again in {again}")
         answer = str(ENDS.index(end))
@@ -81,10 +81,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--workers", type=int, default=1)
-    given = parser.parse_args()
+    args = parser.parse_args()
     extensions = Extensions(task_kinds=[CODE_E])
-    train(settings(given.steps), given.out, extensions=extensions, workers=given.workers)
-    for step in read_run(given.out).steps:
+    train(settings(args.steps), args.out, extensions=extensions, workers=args.workers)
+    for step in read_run(args.out).steps:
         row = step.kinds[CODE_E.name]
         solved = "unknown" if row.solve_rate is None else f"{row.solve_rate:.0%}"
         print(

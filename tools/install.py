@@ -67,24 +67,24 @@ def pip_variables(python: Path) -> dict[str, str]:
     listing = [python, "-m", "pip", "config", "list"]
     lines = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.splitlines()
     settings = dict(line.split("=", 1) for line in lines)
-    kept = {}
+    choices = {}
     for section in ("global", "install", ":env:"):  # in pip's order: the last one counts
         for key, value in settings.items():
             name = key.removeprefix(f"{section}.")
             if name in WAY_TO_AN_INDEX and name != key:
-                kept["PIP_" + name.upper().replace("-", "_")] = ast.literal_eval(value)
+                choices["PIP_" + name.upper().replace("-", "_")] = ast.literal_eval(value)
     try:
         cache = subprocess.run(
             [python, "-m", "pip", "cache", "dir"], capture_output=True, text=True
         )
-        folder = Path(kept.get("PIP_CACHE_DIR", cache.stdout.strip()))
+        folder = Path(choices.get("PIP_CACHE_DIR", cache.stdout.strip()))
         folder.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=folder).close()
     except OSError:  # a home that cannot be written to
-        kept["PIP_NO_CACHE_DIR"] = "1"
-    own = {"PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    others = {key: value for key, value in os.environ.items() if not key.startswith("PIP_")}
-    return others | kept | own | {"PIP_ROOT_USER_ACTION": "ignore"}
+        choices["PIP_NO_CACHE_DIR"] = "1"
+    switches = {"PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    variables = {key: value for key, value in os.environ.items() if not key.startswith("PIP_")}
+    return variables | choices | switches | {"PIP_ROOT_USER_ACTION": "ignore"}
 
 
 def uv_variables(python: Path) -> dict[str, str]:
@@ -96,11 +96,11 @@ def uv_variables(python: Path) -> dict[str, str]:
         "PIP_NO_INDEX": "UV_NO_INDEX",
         "PIP_CERT": "SSL_CERT_FILE",
     }
-    given = pip_variables(python)
-    found = {names[name]: value for name, value in given.items() if name in names}
-    if "UV_FIND_LINKS" in found:
-        found["UV_FIND_LINKS"] = found["UV_FIND_LINKS"].replace(" ", ",")
-    return found | {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # as pip
+    variables = pip_variables(python)
+    values = {names[name]: value for name, value in variables.items() if name in names}
+    if "UV_FIND_LINKS" in values:
+        values["UV_FIND_LINKS"] = values["UV_FIND_LINKS"].replace(" ", ",")
+    return values | {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # as pip
 
 
 def install(python: Path, title: str, *arguments: str) -> None:

@@ -62,15 +62,15 @@ def try_out(package: str, file: Path) -> None:
         constraints = ROOT / "constraints.txt"
         options = ("--python", python, "--constraints", constraints, "--find-links", DIST)
         uv("pip", "install", *options, file)
-        said = [
+        texts = [
             subprocess.run(words, cwd=work, capture_output=True, text=True, check=True).stdout
             for words in (
                 [python, "-c", f"import {package}; print({package}.__version__)"],
                 [environment / "bin" / command, "--version"],
             )
         ]
-    if any(version not in text for text in said):
-        sys.exit(f"release_check: {file.name} says {said}; expected {version}")
+    if any(version not in text for text in texts):
+        sys.exit(f"release_check: {file.name} says {texts}; expected {version}")
     print(f"{file.name}: installs, imports, and {command} --version says {version}", flush=True)
 
 

@@ -45,8 +45,8 @@ def lines(path: Path) -> int:
 def import_lines(path: Path) -> int:
     """Count the lines that import statements take."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    found = (n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom))
-    return sum((node.end_lineno or node.lineno) - node.lineno + 1 for node in found)
+    imports = (n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom))
+    return sum((node.end_lineno or node.lineno) - node.lineno + 1 for node in imports)
 
 
 def past_doors(package: str) -> Iterator[str]:
@@ -92,7 +92,7 @@ def commands() -> tuple[int, int, dict[str, str]]:
     counts, total, options = {}, 0, 0
     for package in PACKAGES:
         group = importlib.import_module(f"{package}.cli").main
-        found = {}
+        sizes = {}
         stack: list[tuple[str, click.Command]] = [("", group)]
         while stack:
             name, command = stack.pop()
@@ -103,10 +103,10 @@ def commands() -> tuple[int, int, dict[str, str]]:
                     assert inner is not None
                     stack.append((f"{name} {key}".strip(), inner))
             else:
-                own = [p for p in command.params if isinstance(p, click.Option)]
-                found[name] = sum("--version" not in option.opts for option in own)
-        counts[package] = ", ".join(f"{name} {n}" for name, n in sorted(found.items()))
-        total, options = total + len(found), options + sum(found.values())
+                flags = [p for p in command.params if isinstance(p, click.Option)]
+                sizes[name] = sum("--version" not in option.opts for option in flags)
+        counts[package] = ", ".join(f"{name} {n}" for name, n in sorted(sizes.items()))
+        total, options = total + len(sizes), options + sum(sizes.values())
     return total, options, counts
 
 
@@ -127,7 +127,7 @@ def main() -> None:
         "lines of src": source,
         "modules": len(files),
         "import lines, %": round(100 * sum(map(import_lines, files)) / source, 1),
-        **{name: len(found) for name, found in faults.items()},
+        **{name: len(places) for name, places in faults.items()},
         "commands": count,
         "options": options,
         "lines of tests": sum(map(lines, tests)),
@@ -141,11 +141,11 @@ def main() -> None:
         print(f"{name:24} {value:>9,}   goal {GOALS[name]:>7,}{mark}")
     print()
     for package in PACKAGES:
-        own = modules(package)
-        print(f"{package:14} {sum(map(lines, own)):>7,} lines {len(own):>4} modules")
+        paths = modules(package)
+        print(f"{package:14} {sum(map(lines, paths)):>7,} lines {len(paths):>4} modules")
         print(f"    {by_package[package]}")
-    for name, found in faults.items():
-        print(f"\n{name}:", *(found or ["none"]), sep="\n    ")
+    for name, places in faults.items():
+        print(f"\n{name}:", *(places or ["none"]), sep="\n    ")
 
 
 if __name__ == "__main__":

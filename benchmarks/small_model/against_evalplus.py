@@ -32,8 +32,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
     for name in ("base", "data", "out"):
         parser.add_argument(name, type=Path)
-    given = parser.parse_args()
-    base, data, out = given.base, given.data, given.out
+    args = parser.parse_args()
+    base, data, out = args.base, args.data, args.out
     out.mkdir(parents=True, exist_ok=True)
     tasks = [json.loads(line) for line in gzip.decompress(data.read_bytes()).splitlines()]
     samples = out / "samples.jsonl"
@@ -66,8 +66,8 @@ def main() -> None:
     run = [tool / "evals", "run", "--model", base, "--benchmark", NAME, "--data", data]
     run += ["--recipe", "evalplus", "--dtype", "float32", "--out", out / "run"]
     subprocess.run([*map(str, run)], check=True)
-    found = (out / "run" / "base" / NAME / "samples.jsonl").open()
-    texts = {row["id"]: row["response"] for row in map(json.loads, found)}
+    lines = (out / "run" / "base" / NAME / "samples.jsonl").open()
+    texts = {row["id"]: row["response"] for row in map(json.loads, lines)}
     other = [task for task in texts if texts[task] != plain[task]]
     print(f"{len(other)} of {len(texts)} texts of our engine differ from transformers': {other}")
 
@@ -75,14 +75,14 @@ def main() -> None:
 def generate(base: Path, tasks: list[dict[str, str]], raw: Path) -> None:
     """Greedy continuations one by one, so that none is padded, each cut at the first stop text of
     the recipe; what is in `raw` is not made again."""
-    done = {row["task_id"] for row in map(json.loads, raw.open())} if raw.exists() else set()
+    names = {row["task_id"] for row in map(json.loads, raw.open())} if raw.exists() else set()
     tokenizer = AutoTokenizer.from_pretrained(base)
     model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     template = RECIPES["evalplus"].template(NAME)
     prompts = {
         task["task_id"]: render(RECIPES["evalplus"], NAME, {"prompt": task["prompt"]}, tokenizer)
         for task in tasks
-        if task["task_id"] not in done
+        if task["task_id"] not in names
     }
     for number, (task, prompt) in enumerate(prompts.items(), 1):
         tokens = tokenizer(prompt, return_tensors="pt", add_special_tokens=False)

@@ -56,18 +56,18 @@ def draw(family: int, seed: int, apart: Collection[Proposal] = ()) -> Proposal:
     while True:
         expression = returned.format(k=rng.integers(2, 10))
         program = f"def f({parameter}):\n    return {expression}"
-        found = Proposal("code_o", program, INPUTS[parameter](rng))
-        if found not in apart:
-            return found
+        task = Proposal("code_o", program, INPUTS[parameter](rng))
+        if task not in apart:
+            return task
 
 
 def held_out() -> list[Proposal]:
     """Return the tasks of the shipped set, without their outputs."""
-    found: list[Proposal] = []
+    tasks: list[Proposal] = []
     for family in range(len(FAMILIES)):
         for i in range(EACH):
-            found.append(draw(family, derive_seed(SEED, family, i), found))
-    return found
+            tasks.append(draw(family, derive_seed(SEED, family, i), tasks))
+    return tasks
 
 
 def main() -> None:

@@ -90,8 +90,8 @@ def main() -> None:
             for parts in ([(seed, "start") for seed in seeds], arms):
                 list(pool.map(partial(in_process, a), parts))
     finally:
-        found = [read(a.out, seed, name) for name, seed in product(("start", *ARMS), seeds)]
-        results = summary([part for part in found if part is not None])
+        records = [read(a.out, seed, name) for name, seed in product(("start", *ARMS), seeds)]
+        results = summary([part for part in records if part is not None])
         write_text(a.out / "results.json", json.dumps(results, indent=1))
         print(table(results))
         print(f"{(time.monotonic() - began) / 60:.0f} minutes since this command began")
@@ -157,13 +157,13 @@ def do_part(a: argparse.Namespace, seed: int, name: str) -> None:
     """Do what is left of a part of a seed."""
     home = a.out / f"seed-{seed}"
     home.mkdir(parents=True, exist_ok=True)
-    found = read(a.out, seed, name) or fresh(seed, name)
-    if name == "start" and not found["measured"]:
+    record = read(a.out, seed, name) or fresh(seed, name)
+    if name == "start" and not record["measured"]:
         with opened(a, seed, home) as run:
-            start(run, home, found)
-    if name != "start" and len(found["updates"]) < a.updates:
+            start(run, home, record)
+    if name != "start" and len(record["updates"]) < a.updates:
         with opened(a, seed, home) as run:
-            learn(run, home, found, a.updates, a.every)
+            learn(run, home, record, a.updates, a.every)
 
 
 def fresh(seed: int, part: str) -> dict[str, Any]:
@@ -171,11 +171,11 @@ def fresh(seed: int, part: str) -> dict[str, Any]:
     return {"seed": seed, "part": part, "minutes": 0.0, "updates": [], "measured": []}
 
 
-def start(run: Run, home: Path, found: dict[str, Any]) -> None:
+def start(run: Run, home: Path, record: dict[str, Any]) -> None:
     """Measure the untouched model; take the student's supervised steps, measure and save it."""
     clock = time.monotonic()
     if run.config.seed == 1:
-        found["measured"].append(measure(run, None, 0))  # the same for every seed
+        record["measured"].append(measure(run, None, 0))  # the same for every seed
     config, tokenizer = run.config, run.population.engine.tokenizer
     template = template_named(config.template, config.base)
     lessons = [
@@ -186,10 +186,10 @@ def start(run: Run, home: Path, found: dict[str, Any]) -> None:
     ]
     supervised_steps(run, lessons)
     save_adapter(run.population.export(STUDENT), home / "adapter", overwrite=True)
-    found["measured"].append(measure(run, STUDENT, 0))
-    found["minutes"] = (time.monotonic() - clock) / 60
-    found["measured"] = [{"minutes": found["minutes"], **row} for row in found["measured"]]
-    write(home, found)
+    record["measured"].append(measure(run, STUDENT, 0))
+    record["minutes"] = (time.monotonic() - clock) / 60
+    record["measured"] = [{"minutes": record["minutes"], **row} for row in record["measured"]]
+    write(home, record)
 
 
 def supervised_steps(run: Run, lessons: Sequence[TokenPair]) -> None:
@@ -208,20 +208,20 @@ def supervised_steps(run: Run, lessons: Sequence[TokenPair]) -> None:
         say(run, f"supervised step {step + 1}: loss {loss:.3f}")
 
 
-def learn(run: Run, home: Path, found: dict[str, Any], updates: int, every: int) -> None:
+def learn(run: Run, home: Path, record: dict[str, Any], updates: int, every: int) -> None:
     """Take the updates that are left, each kept as soon as it is done."""
-    kept = home / f"{found['part']}.pt"
+    path = home / f"{record['part']}.pt"
     population, learner = run.population, run.population.learner
-    if kept.exists():
-        state = torch.load(kept, weights_only=True)
-        found |= state["found"]
+    if path.exists():
+        state = torch.load(path, weights_only=True)
+        record |= state["found"]
         for place, parts in enumerate(state["members"]):
             learner.load_member(place, MemberState(*parts))
-    clock = time.monotonic() - 60 * found["minutes"]
-    if not kept.exists():
+    clock = time.monotonic() - 60 * record["minutes"]
+    if not path.exists():
         population.replace(STUDENT, load_adapter(home / "adapter"), STUDENT)
-    factor = 0.0 if found["part"] == "control" else 1.0
-    for update in range(len(found["updates"]) + 1, updates + 1):
+    factor = 0.0 if record["part"] == "control" else 1.0
+    for update in range(len(record["updates"]) + 1, updates + 1):
         began = time.monotonic()
         solved, _ = solve(run, given_tasks(run, update), update)
         samples = [s for s in training_samples(solved, run.config) if s.phase == "solve"]
@@ -230,16 +230,16 @@ def learn(run: Run, home: Path, found: dict[str, Any], updates: int, every: int)
         row["entropy"] = {member: s.entropy for member, s in stats.items()}
         row["grad_norm"] = {member: s.grad_norm for member, s in stats.items()}
         row["seconds"] = time.monotonic() - began
-        found["updates"].append(row)
+        record["updates"].append(row)
         if update % every == 0 or update == updates:
-            found["measured"].append(measure(run, STUDENT, update))
-        found["minutes"] = (time.monotonic() - clock) / 60
-        found["measured"] = [{"minutes": found["minutes"], **row} for row in found["measured"]]
+            record["measured"].append(measure(run, STUDENT, update))
+        record["minutes"] = (time.monotonic() - clock) / 60
+        record["measured"] = [{"minutes": record["minutes"], **row} for row in record["measured"]]
         states = [learner.member_state(place) for place in range(len(learner.members))]
         members = [(s.name, dict(s.tensors)) for s in states]
-        with appearing(kept) as draft:
-            torch.save({"found": found, "members": members}, draft)
-        write(home, found)
+        with appearing(path) as draft:
+            torch.save({"found": record, "members": members}, draft)
+        write(home, record)
         say(run, json.dumps(row))
 
 
@@ -265,9 +265,9 @@ def described(solved: Sequence[Proposed]) -> dict[str, Any]:
 def measure(run: Run, member: str | None, update: int) -> dict[str, Any]:
     """Let a member (None: the frozen base) attempt every held-out task."""
     tasks = [h.task for h in held_out_tasks((EASY,), len(FAMILIES) * EACH)]
-    asked = [(task, i) for task in tasks for i in range(SAMPLES)]
+    pairs = [(task, i) for task in tasks for i in range(SAMPLES)]
     attempts = [
-        Attempt(member, task, run.seed("held-out", update, task.id, i), 1.0) for task, i in asked
+        Attempt(member, task, run.seed("held-out", update, task.id, i), 1.0) for task, i in pairs
     ]
     run.attempt(attempts)
     logprobs = [p for a in attempts for p in a.rollout.logprobs]
@@ -296,20 +296,20 @@ def summary(parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         for row in part["measured"]:
             name = part["part"] if row["member"] else "untouched"
             rows[name, row["update"]].append((part["seed"], row))
-    found = []
+    lines = []
     for (name, update), measured in rows.items():
         by_seed = [np.subtract(row["rates"], starts[seed]) for seed, row in measured]
         gains = np.mean(by_seed, axis=0)
         row = {"arm": name, "updates": update, "seeds": [seed for seed, _ in measured]}
-        row |= {"right": [own["right"] for _, own in measured], "gain": float(gains.mean())}
+        row |= {"right": [figures["right"] for _, figures in measured], "gain": float(gains.mean())}
         of_gain = gains.reshape(-1, EACH).mean(axis=1)
         row["standard_error"] = float(of_gain.std(ddof=1)) / math.sqrt(len(of_gain))
-        row |= {key: fmean(own[key] for _, own in measured) for key in MEANS}
-        of_family = np.mean([own["rates"] for _, own in measured], axis=0).reshape(-1, EACH)
+        row |= {key: fmean(figures[key] for _, figures in measured) for key in MEANS}
+        of_family = np.mean([figures["rates"] for _, figures in measured], axis=0).reshape(-1, EACH)
         names = [returned for _, returned in FAMILIES]
         row["families"] = dict(zip(names, of_family.mean(axis=1).tolist(), strict=True))
-        found.append(row)
-    return found
+        lines.append(row)
+    return lines
 
 
 def table(results: Sequence[dict[str, Any]]) -> str:
@@ -333,9 +333,9 @@ def read(out: Path, seed: int, part: str) -> dict[str, Any] | None:
     return json.loads(path.read_text()) if path.is_file() else None
 
 
-def write(home: Path, found: dict[str, Any]) -> None:
+def write(home: Path, record: dict[str, Any]) -> None:
     """Keep what is found of a part."""
-    write_text(home / f"{found['part']}.json", json.dumps(found, indent=1))
+    write_text(home / f"{record['part']}.json", json.dumps(record, indent=1))
 
 
 def say(run: Run, text: str) -> None:

@@ -72,9 +72,9 @@ def main() -> None:
 
 def do(*command: object) -> None:
     """Run a command to its end; its failure is ours."""
-    done = subprocess.run([str(word) for word in command])
-    if done.returncode:
-        sys.exit(f"exit code {done.returncode} of: {' '.join(map(str, command))}")
+    process = subprocess.run([str(word) for word in command])
+    if process.returncode:
+        sys.exit(f"exit code {process.returncode} of: {' '.join(map(str, command))}")
 
 
 def until(command: list[str], ending: signal.Signals, enough: Callable[[], bool]) -> None:

@@ -63,14 +63,14 @@ def main() -> None:
         child = out / "adapters" / name
         adapters += ["--adapter", child]
         if not child.exists():
-            made = ("--strength", strength, "--seed", "1", "--out", child)
-            part(f"make {name}", tool / "lora-evo", "mutate", operator, parent, *made)
+            words = ("--strength", strength, "--seed", "1", "--out", child)
+            part(f"make {name}", tool / "lora-evo", "mutate", operator, parent, *words)
     for name, options in PARTS.items():
         data = ["--data", arguments.data / name / FILES[name]] if arguments.data else []
-        asked = ("--model", base, "--base", *adapters, "--any-base", "--benchmark", name)
-        asked = (*asked, *data, *options, "--dtype", "float32", "--max-rows", "128")
-        asked = (*asked, "--out", out / "scores")
-        part(name, tool / "evals", "run", *asked)
+        flags = ("--model", base, "--base", *adapters, "--any-base", "--benchmark", name)
+        flags = (*flags, *data, *options, "--dtype", "float32", "--max-rows", "128")
+        flags = (*flags, "--out", out / "scores")
+        part(name, tool / "evals", "run", *flags)
     page = ("--html", out / "report.html")
     subprocess.run([tool / "evals", "report", out / "scores", *page], check=True)
     for name, minutes, peak in parts:

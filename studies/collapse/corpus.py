@@ -42,11 +42,11 @@ TRAPS = 10_000
 
 
 def _known() -> frozenset[tuple[str, int]]:
-    known: set[tuple[str, int]] = set()
+    pairs: set[tuple[str, int]] = set()
     for family in FAMILIES:
         cells = [(f"{family}{k}", x) for k in range(OPERATORS) for x in range(DIGITS)]
-        known.update(Random(f"niches/known/{family}").sample(cells, len(cells) // 2))
-    return frozenset(known)
+        pairs.update(Random(f"niches/known/{family}").sample(cells, len(cells) // 2))
+    return frozenset(pairs)
 
 
 KNOWN_CELLS = _known()
@@ -77,8 +77,8 @@ def solution(task: Task, operators: tuple[str, ...], rng: Random) -> str:
     for name in reversed(operators):
         right = TABLE[name][digit]
         sure = KNOWN if (name, digit) in KNOWN_CELLS else VAGUE
-        others = [x for x in range(DIGITS) if x != right]
-        digit = right if rng.random() < sure else rng.choice(others)
+        digits = [x for x in range(DIGITS) if x != right]
+        digit = right if rng.random() < sure else rng.choice(digits)
         thought += str(digit)
     return f"{thought}<|answer|>{digit}"
 

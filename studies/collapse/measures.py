@@ -128,8 +128,8 @@ def _bits(weights: Mapping[Any, float]) -> float:
 
 
 def _mean(values: Any) -> float | None:
-    known = [*values]
-    return fmean(known) if known else None
+    numbers = [*values]
+    return fmean(numbers) if numbers else None
 
 
 def forgetting(_: RunRecord, gains: Gains) -> Floats | None:

@@ -120,8 +120,8 @@ class Niches(TaskKind):
 
     def propose_prompt(self, references: Sequence[Task]) -> str:
         """Show a program and its digit, and ask for others."""
-        shown = references[0]
-        return f"<|propose_o|>{shown.program}<|input|>{shown.input}<|plan|>"
+        reference = references[0]
+        return f"<|propose_o|>{reference.program}<|input|>{reference.input}<|plan|>"
 
     def parse_proposal(self, references: Sequence[Task], text: str) -> Proposal | None:
         """Read a program and a digit behind the plan."""

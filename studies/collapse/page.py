@@ -38,12 +38,12 @@ def main() -> None:
     home = parser.parse_args().home
     name, predicted = open_plan(str(home / "plan.yaml")).name, predictions()
     expected, runs = predicted["expected"].get(name, {}), compare([home]).arms
-    found = {
+    results = {
         arm: {m: mean for m in MEASURES if (mean := combined(runs, [arm], [], m))} for arm in runs
     }
-    print(table(expected, found))
+    print(table(expected, results))
     print(f"\n{verdicts(predicted['claims'].get(name, []), runs)}")
-    values = {arm: {m: mean.value for m, mean in some.items()} for arm, some in found.items()}
+    values = {arm: {m: mean.value for m, mean in some.items()} for arm, some in results.items()}
     charts = {"predicted.svg": beside(expected, values)}
     for arm, of_arm in runs.items():
         for share, text in written(next(iter(of_arm.values()))).examples:
@@ -108,8 +108,8 @@ def verdicts(claims: Sequence[Any], runs: Mapping[str, Mapping[int, RunRecord]])
     for plus, minus, measure, side, at in claims:
         mean = combined(runs, plus, minus, measure)
         who = " − ".join(", ".join(arms) for arms in (plus, minus) if arms)
-        said = f"{side} {factor_of(measure) * at:g}: {cell_of(measure, mean)}"
-        lines.append(f"{who}: {measure}, {said}: {verdict(mean, side, at)}")
+        text = f"{side} {factor_of(measure) * at:g}: {cell_of(measure, mean)}"
+        lines.append(f"{who}: {measure}, {text}: {verdict(mean, side, at)}")
     return "\n".join(lines)
 
 
@@ -127,13 +127,13 @@ def cell_of(measure: str, mean: Estimate | None) -> str:
     return value + (f" [{', '.join(ends_said)}]" if ends_said else "")
 
 
-def table(expected: Numbers, found: Mapping[str, Mapping[str, Estimate]]) -> str:
+def table(expected: Numbers, results: Mapping[str, Mapping[str, Estimate]]) -> str:
     """Return a line for each predicted number, in percent, with what was found."""
     lines = [f"{'arm':24}{'measure':30}{'predicted':>10}  found"]
     for arm, numbers in expected.items():
         for measure, number in numbers.items():
-            said = cell_of(measure, found.get(arm, {}).get(measure))
-            lines.append(f"{arm:24}{measure:30}{100 * number:10.0f}  {said}")
+            text = cell_of(measure, results.get(arm, {}).get(measure))
+            lines.append(f"{arm:24}{measure:30}{100 * number:10.0f}  {text}")
     return "\n".join(lines)
 
 

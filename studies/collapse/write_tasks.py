@@ -29,10 +29,10 @@ def held_out_tasks(seed: int, per_depth: int) -> list[Task]:
     for depth in DEPTHS:
         for number in range(per_depth):
             for family in FAMILIES:
-                seen = {(t.program, t.input) for t in tasks}
+                pairs = {(t.program, t.input) for t in tasks}
                 while True:
                     task, _ = random_task(rng, family, depth)
-                    new = (task.program, task.input) not in seen
+                    new = (task.program, task.input) not in pairs
                     if new and (depth < 3 or is_held_out(task.program)):
                         break
                 tasks.append(replace(task, id=f"niches/{family}/{depth}/{number}"))

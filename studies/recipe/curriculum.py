@@ -19,8 +19,8 @@ class Even(Niches):
         """Read a text as ever; return what the curriculum has in its place."""
         if super().parse_proposal(references, text) is None:
             return None
-        shown = f"{text}\n{references[0].program}\n{references[0].input}"
-        rng = Random(blake2b(shown.encode("utf-8", "replace"), digest_size=8).digest())
+        content = f"{text}\n{references[0].program}\n{references[0].input}"
+        rng = Random(blake2b(content.encode("utf-8", "replace"), digest_size=8).digest())
         family, depth = rng.choice(FAMILIES), rng.choice(DEPTHS)
         operators = tuple(f"{family}{rng.randrange(OPERATORS)}" for _ in range(depth))
         return Proposal(self.name, program_of(operators), str(rng.randrange(DIGITS)))

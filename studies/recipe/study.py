@@ -94,8 +94,8 @@ def measures_of(names: Iterable[str]) -> Mapping[str, Callable[[Row], float]]:
 def keep(home: Path) -> int:
     """Add the finished runs of an experiment that are not kept yet; return how many."""
     plan = open_plan(str(home / "plan.yaml"))
-    done = {(row["arm"], row["seed"]) for row in kept(plan.name)}
-    new = [r for r in plan.runs(home) if (r.arm, r.seed) not in done and r.is_finished]
+    pairs = {(row["arm"], row["seed"]) for row in kept(plan.name)}
+    new = [r for r in plan.runs(home) if (r.arm, r.seed) not in pairs and r.is_finished]
     if not new:
         return 0
     RESULTS.mkdir(exist_ok=True)
@@ -162,11 +162,11 @@ def tracks(row: Row) -> dict[str, list[float]]:
     """Return by student its solve rate at each evaluation, in points; a founder's first is the
     base's."""
     start = 100 * fmean(row["base"])
-    found: dict[str, list[float]] = {}
+    curves: dict[str, list[float]] = {}
     for i, of in enumerate(row["rates"].values()):
         for member, rates in of.items():
-            found.setdefault(member, [] if i else [start]).append(100 * fmean(rates))
-    return found
+            curves.setdefault(member, [] if i else [start]).append(100 * fmean(rates))
+    return curves
 
 
 def fall(track: Sequence[float]) -> float:
@@ -317,21 +317,21 @@ def _line(cells: Iterable[str]) -> str:
 def _cell(values: Iterable[float], name: str = "") -> str:
     """Return a mean over seeds with its interval; a difference that is not shown also has the
     smallest that would have been, by the width of its interval. name: of the measure of an arm."""
-    known = [np.array([value]) for value in values if not math.isnan(value)]
-    found = estimate(known)
-    if found is None:
+    seeds = [np.array([value]) for value in values if not math.isnan(value)]
+    mean = estimate(seeds)
+    if mean is None:
         return "–"
-    low, high = found.low, found.high
+    low, high = mean.low, mean.high
     if most := MOST.get(name):
-        low, high = (most * end for end in share_interval([(float(v[0]) / most, 1) for v in known]))
+        low, high = (most * end for end in share_interval([(float(v[0]) / most, 1) for v in seeds]))
     if low is None or high is None:
-        return f"{found.value:.1f}"
+        return f"{mean.value:.1f}"
     if name.endswith("%"):
         low, high = max(low, 0.0), min(high, 100.0)
-    ends = f"{found.value:.1f} [{low:.1f}, {high:.1f}]"
+    ends = f"{mean.value:.1f} [{low:.1f}, {high:.1f}]"
     is_shown = bool(name) or not low <= 0.0 <= high
     return (
-        ends if is_shown else f"{ends}, shown from {max(found.value - low, high - found.value):.1f}"
+        ends if is_shown else f"{ends}, shown from {max(mean.value - low, high - mean.value):.1f}"
     )
 
 

@@ -53,9 +53,9 @@ def gap(parent: Floats, child: Floats) -> Gap:
     never without width.
     """
     differences = parent - child
-    known = differences[~np.isnan(differences)]
-    mean, count = float(known.mean()), known.size + 1
-    error = math.sqrt((float(((known - mean) ** 2).sum()) + 1.0) / count / count)
+    numbers = differences[~np.isnan(differences)]
+    mean, count = float(numbers.mean()), numbers.size + 1
+    error = math.sqrt((float(((numbers - mean) ** 2).sum()) + 1.0) / count / count)
     return mean, mean - Z * error, mean + Z * error
 
 
@@ -67,12 +67,12 @@ def children_of(run: RunRecord) -> Iterator[Child]:
         if name not in rates.get(born, {}):
             continue  # a teacher, which solves nothing held out
         at_birth = rates[born][name]
-        seen = {s - born: of for s, of in rates.items() if s > born and {name, parent} <= {*of}}
+        rows = {s - born: of for s, of in rates.items() if s > born and {name, parent} <= {*of}}
         yield Child(
             str(run.directory),
             gap(rates[born][parent], at_birth),
-            {after: gap(of[parent], of[name]) for after, of in seen.items()},
-            {after: gap(of[parent], at_birth) for after, of in seen.items()},
+            {after: gap(of[parent], of[name]) for after, of in rows.items()},
+            {after: gap(of[parent], at_birth) for after, of in rows.items()},
         )
 
 
@@ -92,15 +92,15 @@ def recovered(times: Sequence[tuple[int, bool]], by: int) -> tuple[float, float,
     waiting, variance = 1.0, 0.0
     at_risk = len(times)
     for step in sorted({step for step, is_back in times if is_back and step <= by}):
-        at_risk = sum(seen >= step for seen, _ in times)
-        back = sum(seen == step and is_back for seen, is_back in times)
+        at_risk = sum(age >= step for age, _ in times)
+        back = sum(age == step and is_back for age, is_back in times)
         waiting *= 1 - back / at_risk
         variance += back / at_risk / max(at_risk - back, 1)
-    left = sum(seen >= by for seen, _ in times)
-    if not times or (waiting > 0 and not left):
+    remainder = sum(age >= by for age, _ in times)
+    if not times or (waiting > 0 and not remainder):
         return None
     inner = 0.0 < waiting < 1.0
-    count = (1 - waiting) / (waiting * variance) if inner else float(left or at_risk)
+    count = (1 - waiting) / (waiting * variance) if inner else float(remainder or at_risk)
     return 1 - waiting, *clopper_pearson((1 - waiting) * count, count)
 
 
@@ -123,9 +123,9 @@ def table(arms: Mapping[str, Sequence[Child]]) -> str:
             times = [time_to_recovery(getattr(child, of)) for child in behind]
             cells += [_share(recovered(times, by)) for by in AFTER]
         for after in (0, *AFTER):
-            seen = [c for c in children if not after or after in c.later]
-            level = [(c.later[after] if after else c.birth)[2] < MARGIN for c in seen]
-            cells.append(_count(seen, level))
+            group = [c for c in children if not after or after in c.later]
+            level = [(c.later[after] if after else c.birth)[2] < MARGIN for c in group]
+            cells.append(_count(group, level))
         lines.append(_line(cells))
     return "\n".join(lines)
 
@@ -145,8 +145,8 @@ def _count(children: Sequence[Child], flags: Sequence[bool]) -> str:
     return f"{sum(flags)} of {len(flags)}{ends}"
 
 
-def _share(found: tuple[float, float, float] | None) -> str:
-    return "–" if found is None else f"{100 * found[0]:.0f} %{_ends(*found[1:])}"
+def _share(share: tuple[float, float, float] | None) -> str:
+    return "–" if share is None else f"{100 * share[0]:.0f} %{_ends(*share[1:])}"
 
 
 def _ends(low: float | None, high: float | None) -> str:

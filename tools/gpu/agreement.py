@@ -119,9 +119,9 @@ def control(learner: Learner, rollouts: Sequence[Rollout], heat: float = 1.0) ->
     return gap(learner, rollouts, heat, dict(zip(names, (*learner.members, None), strict=True)))
 
 
-def healthy(found: dict[str, float], other: dict[str, float], dtype: str) -> bool:
+def healthy(row: dict[str, float], other: dict[str, float], dtype: str) -> bool:
     """Whether rounding explains a gap; other: that of other weights."""
-    return found["mean"] * CONTROL[dtype] < other["mean"]
+    return row["mean"] * CONTROL[dtype] < other["mean"]
 
 
 def agree(setting: Setting) -> None:
@@ -137,14 +137,14 @@ def eager(setting: Setting) -> None:
 def compared(setting: Setting, step: str, plain: bool) -> None:
     """Write the row of a step; plain: nothing is compiled."""
     try:
-        found = agreement(setting, plain)
+        result = agreement(setting, plain)
     except Exception as error:
         traceback.print_exc()
-        found = {"passed": False, "error": f"{type(error).__name__}: {error}"[:400]}
-    setting.write(step, **found)
-    if not (plain or found["passed"]):
+        result = {"passed": False, "error": f"{type(error).__name__}: {error}"[:400]}
+    setting.write(step, **result)
+    if not (plain or result["passed"]):
         setting.eager.touch()
-    sys.exit(not found["passed"])
+    sys.exit(not result["passed"])
 
 
 def agreement(setting: Setting, plain: bool) -> dict[str, Any]:

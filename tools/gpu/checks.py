@@ -23,17 +23,17 @@ def checks(setting: Setting) -> None:
     """Write a row a check; exit code 1 where one failed."""
     if setting.device == "cpu":  # a process of its own, as on a GPU
         first = vllm_engine.import_vllm
-        vllm_engine.import_vllm = lambda own: first(True)
+        vllm_engine.import_vllm = lambda name: first(True)
     good = True
     with opened(setting, "nano", "teachers=2", "students=2", "learner.r=8") as pair:
         for check in CHECKS:
             begun = time.perf_counter()
             try:
-                passed, found = True, check(pair, setting)
+                passed, result = True, check(pair, setting)
             except Exception as error:
                 traceback.print_exc()
-                passed, found = False, {"error": f"{type(error).__name__}: {error}"[:400]}
-            row = {"check": check.__name__, "passed": passed, "found": found}
+                passed, result = False, {"error": f"{type(error).__name__}: {error}"[:400]}
+            row = {"check": check.__name__, "passed": passed, "found": result}
             setting.write("checks", **row, seconds=time.perf_counter() - begun)
             good = good and passed
     sys.exit(not good)
@@ -50,9 +50,9 @@ def sampled(pair: Pair, setting: Setting, seed: int, heat: float = 0.0) -> Found
 
 def rounded(pair: Pair, setting: Setting, rollouts: Sequence[Rollout], heat: float = 1.0) -> Found:
     """Return the gap of these samples. Raises AssertionError where it is no rounding."""
-    found, other = gap(pair.learner, rollouts, heat), control(pair.learner, rollouts, heat)
-    assert healthy(found, other, setting.dtype), (found, other)
-    return found | {"control": other["mean"]}
+    figures, other = gap(pair.learner, rollouts, heat), control(pair.learner, rollouts, heat)
+    assert healthy(figures, other, setting.dtype), (figures, other)
+    return figures | {"control": other["mean"]}
 
 
 def hot_swap(pair: Pair, setting: Setting) -> Found:
@@ -67,7 +67,7 @@ def hot_swap(pair: Pair, setting: Setting) -> Found:
         stale = before and sum(a == b for a, b in zip(by_members, before, strict=True))
         assert not stale, f"{stale} samples as of the version before"
         before = by_members
-    return max(gaps, key=lambda found: found["mean"])
+    return max(gaps, key=lambda figures: figures["mean"])
 
 
 def sleep_and_wake(pair: Pair, setting: Setting) -> Found:
@@ -77,10 +77,10 @@ def sleep_and_wake(pair: Pair, setting: Setting) -> Found:
         call()
         times.append(time.perf_counter())
         free.append(torch.cuda.mem_get_info()[0] if on_gpu else 0)
-    found = {"freed_gib": (free[1] - free[0]) / 2**30}
-    found |= {"sleep_s": times[2] - times[1], "wake_s": times[3] - times[2]}
-    assert found["freed_gib"] > 1 or setting.engine == "hf" or not on_gpu, found
-    return found | sampled(pair, setting, 3)
+    figures = {"freed_gib": (free[1] - free[0]) / 2**30}
+    figures |= {"sleep_s": times[2] - times[1], "wake_s": times[3] - times[2]}
+    assert figures["freed_gib"] > 1 or setting.engine == "hf" or not on_gpu, figures
+    return figures | sampled(pair, setting, 3)
 
 
 def stream_left(pair: Pair, setting: Setting) -> Found:
@@ -132,9 +132,9 @@ def many_versions(pair: Pair, setting: Setting) -> Found:
 
 def same_batch_twice(pair: Pair, setting: Setting) -> Found:
     """How many of the same requests give the same tokens: on a GPU not all have to."""
-    asked = requests(pair.names, 1.0, seed=12)
-    twice = [[r.completion_ids for r in pair.engine.generate(asked)] for _ in range(2)]
-    return {"equal": sum(a == b for a, b in zip(*twice, strict=True)), "of": len(asked)}
+    batch = requests(pair.names, 1.0, seed=12)
+    twice = [[r.completion_ids for r in pair.engine.generate(batch)] for _ in range(2)]
+    return {"equal": sum(a == b for a, b in zip(*twice, strict=True)), "of": len(batch)}
 
 
 def lost_adapter(pair: Pair, setting: Setting) -> Found:
@@ -143,19 +143,19 @@ def lost_adapter(pair: Pair, setting: Setting) -> Found:
         return {"skipped": "the engine samples with the learner's own parameters"}
     members = range(len(pair.learner.members))
     states, put = [pair.learner.member_state(i) for i in members], pair.engine.put_adapter
-    pair.engine.put_adapter = lambda *given: None
+    pair.engine.put_adapter = lambda *arguments: None
     move(pair.learner, 200, 0.3)
-    said = ""
+    message = ""
     try:
         pair.sync(200)
     except SelfplayError as error:
-        said = str(error)[:200]
+        message = str(error)[:200]
     pair.engine.put_adapter = put
     for i, state in enumerate(states):
         pair.learner.load_member(i, state)
-    assert said, "it went on with other weights"
+    assert message, "it went on with other weights"
     pair.sync(201)
-    return {"said": said} | sampled(pair, setting, 13)
+    return {"said": message} | sampled(pair, setting, 13)
 
 
 def killed(pair: Pair, setting: Setting) -> Found:

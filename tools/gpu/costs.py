@@ -144,13 +144,13 @@ def card24(setting: Setting) -> None:
     )
     say("open", seconds=time.perf_counter() - begun, planned_gib=moments)
     tokens = 8 if setting.tiny else 64
-    asked = [
+    batch = [
         Request((5,) * prompt, learner.members[i % len(learner.members)], tokens, 1.0, i)
         for i in range(count)
     ]
     for what in ("sample first", "sample"):
         begun = time.perf_counter()
-        engine.generate(asked)
+        engine.generate(batch)
         say(what, seconds=time.perf_counter() - begun, rows=count, tokens=tokens)
     for attempts in (1, 2):
         samples = made_up(learner, count, prompt, completion, attempts)
@@ -181,9 +181,9 @@ def made_up(
     samples = []
     for i, row in enumerate(ids):
         task, length = i // attempts, lengths[i] if seed else completion
-        member, shown = learner.members[task % len(learner.members)], ids[task][:prompt]
+        member, tokens = learner.members[task % len(learner.members)], ids[task][:prompt]
         logprobs, end = (-6.0,) * length, prompt + length
-        rollout = Rollout(member, tuple(shown), tuple(row[prompt:end]), logprobs, "stop")
+        rollout = Rollout(member, tuple(tokens), tuple(row[prompt:end]), logprobs, "stop")
         sign = (-1.0) ** (i % attempts if attempts > 1 else i // 2)
         samples.append(TrainingSample(member, rollout, sign, task_id=str(task)))
     return samples

@@ -17,7 +17,7 @@ MOST_ERROR = 0.02
 def facts(setting: Setting) -> None:
     """Write one row; exit code 1 where a kernel is missing or wrong."""
     row: dict[str, Any] = {"python": sys.version.split()[0], "torch": torch.__version__}
-    row |= {found.name: found.version for found in distributions() if found.name in PACKAGES}
+    row |= {dist.name: dist.version for dist in distributions() if dist.name in PACKAGES}
     if setting.device == "cuda":
         card, (free, _) = torch.cuda.get_device_name(), torch.cuda.mem_get_info()
         row |= {"card": card, "free_gib": free / 2**30}
@@ -46,8 +46,8 @@ def kernels() -> dict[str, Any]:
     row["fa3_reason"] = flash.fa_version_unsupported_reason(3)
     x, out = noise(64, 256), noise(64, 128)
     torch.ops._C.silu_and_mul(out, x)
-    own = torch.nn.functional.silu(x[:, :128]) * x[:, 128:]
-    row["silu_error"] = float((out - own).abs().max())
+    reference = torch.nn.functional.silu(x[:, :128]) * x[:, 128:]
+    row["silu_error"] = float((out - reference).abs().max())
     if row["fa3"]:
         tokens, q = 96, noise(96, 4, 64)
         ends = torch.tensor([0, tokens], device="cuda", dtype=torch.int32)
@@ -57,6 +57,6 @@ def kernels() -> dict[str, Any]:
         )  # fmt: skip
         heads = q.transpose(0, 1)[None].float()
         attend = torch.nn.functional.scaled_dot_product_attention
-        own = attend(heads, heads, heads, is_causal=True)[0].transpose(0, 1)
-        row["fa3_error"] = float((out.float() - own).abs().max())
+        reference = attend(heads, heads, heads, is_causal=True)[0].transpose(0, 1)
+        row["fa3_error"] = float((out.float() - reference).abs().max())
     return row

@@ -44,9 +44,9 @@ class Setting:
     @property
     def options(self) -> tuple[str, ...]:
         """Words on the command line that say the same."""
-        found = [f"--engine={self.engine}", f"--dtype={self.dtype}", f"--device={self.device}"]
-        found += [f"--out={self.out}", f"--work={self.work}", *(["--tiny"] if self.tiny else [])]
-        return tuple(found)
+        words = [f"--engine={self.engine}", f"--dtype={self.dtype}", f"--device={self.device}"]
+        words += [f"--out={self.out}", f"--work={self.work}", *(["--tiny"] if self.tiny else [])]
+        return tuple(words)
 
     @property
     def eager(self) -> Path:

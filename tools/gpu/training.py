@@ -92,6 +92,6 @@ def examined(setting: Setting) -> dict[str, Any]:
     words = selfplay(setting, "doctor", "--base", "nano", "--json")
     words += set_all(["rollout.kinds=[code_o]"])
     env = os.environ | {"VLLM_LOGGING_LEVEL": "ERROR"}  # else its lines are among those of --json
-    done = subprocess.run(words, capture_output=True, text=True, env=env, cwd=setting.work)
-    print(done.stdout, done.stderr, sep="\n", flush=True)
-    return {"passed": done.returncode == 0, "code": done.returncode, "said": done.stdout[-3000:]}
+    job = subprocess.run(words, capture_output=True, text=True, env=env, cwd=setting.work)
+    print(job.stdout, job.stderr, sep="\n", flush=True)
+    return {"passed": job.returncode == 0, "code": job.returncode, "said": job.stdout[-3000:]}

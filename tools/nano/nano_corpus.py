@@ -112,11 +112,11 @@ def _careful(kind: str, labelled: LabelledProgram, run: Run, rng: Random) -> lis
     arguments = len(labelled.program.parameters)
     choice = (1 - SHORT_SHARE) / (1 - SHORT_DRAWN)
     if kind == "code_o":
-        first, rest = _opening("".join(run.trace))
-        return [Segment(first, choice), Segment(f"{rest}<|answer|>{run.output}")]
-    others = [r for r in labelled.runs if r.output != run.output]
+        first, tail = _opening("".join(run.trace))
+        return [Segment(first, choice), Segment(f"{tail}<|answer|>{run.output}")]
+    candidates = [r for r in labelled.runs if r.output != run.output]
     count = rng.choices(range(GUESSES + 1), WRONG_GUESSES)[0]
-    wrong = rng.sample(others, min(count, len(others)))
+    wrong = rng.sample(candidates, min(count, len(candidates)))
     segments: list[Segment] = []
     for guess in [*wrong, run][:GUESSES]:
         if sum(len(s.text) for s in segments) > LONG_THOUGHT:
@@ -157,8 +157,8 @@ def _ascending(runs: Sequence[Run]) -> list[Run]:
 def _some_words(message: str, rng: Random) -> str:
     words = message.split()
     count = rng.randint(1, len(words)) if words else 0
-    kept = sorted(rng.sample(range(len(words)), count))
-    return " ".join(words[i] for i in kept)
+    places = sorted(rng.sample(range(len(words)), count))
+    return " ".join(words[i] for i in places)
 
 
 LEVEL_SHARES = (0.1, 0.25, 0.33, 0.32)
@@ -201,17 +201,17 @@ def build_corpus(
     if path.exists():
         return
     whole = partial.read_bytes().count(b"\n") if partial.exists() else 0
-    done = whole // CHUNK * CHUNK
-    _keep_lines(partial, done)
+    count = whole // CHUNK * CHUNK
+    _keep_lines(partial, count)
     with labelling_sandbox(workers) as sandbox, partial.open("a") as out:
-        while done < size:
-            rng = Random(f"{seed}/corpus/{done}")
+        while count < size:
+            rng = Random(f"{seed}/corpus/{count}")
             labelled = label(_programs(rng), sandbox)
             rows = [next(labelled) for _ in range(CHUNK)]
             out.write("".join(json.dumps(_row(r)) + "\n" for r in rows))
             out.flush()
-            done += CHUNK
-            report(min(done, size), size)
+            count += CHUNK
+            report(min(count, size), size)
     os.replace(partial, path)
 
 
@@ -225,8 +225,8 @@ class Curriculum:
     """Draws examples of every role, easy programs first; held-out programs are never drawn."""
 
     def __init__(self, corpus: list[LabelledProgram], seed: int) -> None:
-        kept = [row for row in corpus if not row.program.held_out]
-        self.levels = {lv: [r for r in kept if r.program.level == lv] for lv in LEVELS}
+        rows = [row for row in corpus if not row.program.held_out]
+        self.levels = {lv: [r for r in rows if r.program.level == lv] for lv in LEVELS}
         self.seed = seed
 
     def draw(self, step: int, count: int, progress: float) -> list[Example]:
@@ -238,9 +238,9 @@ class Curriculum:
         for role in rng.choices(ROLES, stage.roles, k=count):
             shares = (0.25,) * len(LEVELS) if role in ("propose_o", "propose_i") else mix
             level = rng.choices(LEVELS, shares)[0]
-            shown = level if rng.random() < SAME_LEVEL else rng.choice(LEVELS)
+            source = level if rng.random() < SAME_LEVEL else rng.choice(LEVELS)
             labelled = rng.choice(self.levels[level])
-            drawn.append(example(role, labelled, rng.choice(self.levels[shown]), rng))
+            drawn.append(example(role, labelled, rng.choice(self.levels[source]), rng))
         return drawn
 
 
@@ -266,8 +266,8 @@ def _programs(rng: Random) -> Iterator[Program]:
 def _keep_lines(path: Path, count: int) -> None:
     if path.exists():
         with path.open() as lines:
-            kept = [line for _, line in zip(range(count), lines, strict=False)]
-        path.write_text("".join(kept))
+            head = [line for _, line in zip(range(count), lines, strict=False)]
+        path.write_text("".join(head))
 
 
 def _row(labelled: LabelledProgram) -> dict[str, object]:

@@ -91,9 +91,9 @@ def int_expression(s: Scope) -> str:
         if s.helper and rng.random() < 0.6:
             s.hint("call")
             return f"g({v})"
-        others = [n for n in s.variables["int"] if n != v]
-        if others and rng.random() < 0.45:
-            w = rng.choice(others)
+        names = [n for n in s.variables["int"] if n != v]
+        if names and rng.random() < 0.45:
+            w = rng.choice(names)
             op = rng.choice(("+", "+", "-", "*", "max", "min"))
             s.hint({"+": "add", "-": "sub", "*": "mul"}.get(op, op))
             return f"{op}({v}, {w})" if op in ("max", "min") else f"{v} {op} {w}"
@@ -237,11 +237,11 @@ def loop(s: Scope, depth: int, *, nested: bool) -> list[Line]:
         accumulator = s.pick("int") if kind == "int" and s.variables["int"] else s.fresh("int")
     is_str = accumulator in ("s", "t", "u")
     lines: list[Line] = []
-    known: Kind = "str" if is_str else "int"
-    if accumulator not in s.variables[known] or kind != "int":
+    target: Kind = "str" if is_str else "int"
+    if accumulator not in s.variables[target] or kind != "int":
         start = "''" if is_str else constant(rng, 0, 3)
         lines.append(Line(depth, f"{accumulator} = {start}", (accumulator,)))
-    s.bind(known, accumulator)
+    s.bind(target, accumulator)
     lines.append(Line(depth, f"for {item} in {over}:", (item,)))
     inner = depth + 1
     if nested:
@@ -291,12 +291,12 @@ def _target(s: Scope) -> tuple[str, Kind]:
 def _update(s: Scope, depth: int, name: str, kind: Kind) -> Line:
     keep = s.variables[kind]
     s.variables[kind] = [name]
-    others = {k: v for k, v in s.variables.items() if k != kind}
+    variables = {k: v for k, v in s.variables.items() if k != kind}
     if kind == "int":
         s.variables.update({"list": [], "str": []})
     value = expression(s, kind)
     s.variables[kind] = keep
-    s.variables.update(others)
+    s.variables.update(variables)
     return Line(depth, f"{name} = {value}", (name,))
 
 
@@ -431,11 +431,11 @@ def _result(s: Scope, *, chain: bool) -> str:
 
 
 def _distinct_inputs(rng: Random, kinds: list[Kind]) -> tuple[tuple[object, ...], ...]:
-    seen: dict[str, tuple[object, ...]] = {}
-    while len(seen) < INPUTS_PER_PROGRAM:
+    inputs: dict[str, tuple[object, ...]] = {}
+    while len(inputs) < INPUTS_PER_PROGRAM:
         arguments = tuple(random_value(rng, k) for k in kinds)
-        seen.setdefault(repr(arguments), arguments)
-    return tuple(seen.values())
+        inputs.setdefault(repr(arguments), arguments)
+    return tuple(inputs.values())
 
 
 def _render(lines: list[Line], *, traced: bool) -> str:

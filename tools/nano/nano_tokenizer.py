@@ -41,7 +41,7 @@ def train_tokenizer(
 
     parts: pattern of what may become one token; vocabulary: most tokens.
     """
-    kept = list(texts)
+    corpus = list(texts)
     learner = Tokenizer(models.BPE())
     learner.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -55,8 +55,8 @@ def train_tokenizer(
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    learner.train_from_iterator(kept, trainer)
-    return with_whole_parts(learner, kept)
+    learner.train_from_iterator(corpus, trainer)
+    return with_whole_parts(learner, corpus)
 
 
 def with_whole_parts(learner: Tokenizer, texts: Iterable[str]) -> PreTrainedTokenizerFast:
@@ -67,22 +67,22 @@ def with_whole_parts(learner: Tokenizer, texts: Iterable[str]) -> PreTrainedToke
     one, and no merges are left to disagree about.
     """
     decode = decoders.ByteLevel().decode
-    seen = Counter(
+    counts = Counter(
         decode([piece])
         for text in texts
         for piece, _ in learner.pre_tokenizer.pre_tokenize_str(_without_special(text))
     )
-    wanted = [part for part, _ in seen.most_common() if len(part) > 1]
+    candidates = [part for part, _ in counts.most_common() if len(part) > 1]
     learned = {
         decode([token]): index
         for token, index in learner.get_vocab().items()
         if token not in SPECIAL_TOKENS
     }
-    parts = {part: learned[part] for part in wanted if part in learned}
+    parts = {part: learned[part] for part in candidates if part in learned}
     # What BPE passed through on its way to a part is never used again; other parts get its place.
     spare = sorted(i for text, i in learned.items() if len(text) > 1 and text not in parts)
-    others = [part for part in wanted if part not in learned]
-    parts |= dict(zip(others, spare, strict=False))
+    additions = [part for part in candidates if part not in learned]
+    parts |= dict(zip(additions, spare, strict=False))
     taken = set(parts.values())
     vocabulary = {t: i for t, i in learner.get_vocab().items() if i not in taken} | parts
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))

@@ -63,7 +63,7 @@ def pretrain(
         config.programs,
         config.seed,
         workers,
-        lambda done, size: report(f"corpus {done}/{size}"),
+        lambda count, size: report(f"corpus {count}/{size}"),
     )
     corpus = read_corpus(out / "corpus.jsonl")
     curriculum = Curriculum(corpus, config.seed)
@@ -95,11 +95,11 @@ def train_model(
         for optimizer in optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["base_lr"] * rate
-        loss, seen = _step(model, tokenizer, draw(step), config.micro_batches, device)
+        loss, count = _step(model, tokenizer, draw(step), config.micro_batches, device)
         for optimizer in optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        tokens += seen
+        tokens += count
         if (step + 1) % 50 == 0:
             speed = tokens / (time.monotonic() - began)
             row = {"step": step + 1, "loss": round(loss, 4), "tokens_per_s": round(speed)}
@@ -145,13 +145,13 @@ def _tokenizer(path: Path, curriculum: Curriculum) -> PreTrainedTokenizerFast:
 
 def _optimizers(model: Qwen2ForCausalLM, config: PretrainConfig) -> list[torch.optim.Optimizer]:
     hidden: list[torch.nn.Parameter] = []
-    others: list[torch.nn.Parameter] = []
+    remainder: list[torch.nn.Parameter] = []
     for name, parameter in model.named_parameters():
         is_matrix = parameter.ndim == 2 and "embed" not in name
-        (hidden if is_matrix else others).append(parameter)
+        (hidden if is_matrix else remainder).append(parameter)
     optimizers: list[torch.optim.Optimizer] = [
         torch.optim.Muon(hidden, lr=config.muon_lr, weight_decay=0.01, momentum=0.95),
-        torch.optim.AdamW(others, lr=config.adam_lr, betas=(0.9, 0.98), weight_decay=0.0),
+        torch.optim.AdamW(remainder, lr=config.adam_lr, betas=(0.9, 0.98), weight_decay=0.0),
     ]
     for optimizer in optimizers:
         for group in optimizer.param_groups:
@@ -174,19 +174,19 @@ def _step(
     model.train()
     batches = list(_batches(tokenizer, drawn, micro_batches))
     whole = sum(float(weights.sum()) for _, weights in batches)
-    total, seen = 0.0, 0
+    total, count = 0.0, 0
     for ids, weights in batches:
-        seen += int((ids != tokenizer.pad_token_id).sum())
+        count += int((ids != tokenizer.pad_token_id).sum())
         ids, weights = ids.to(device), weights[:, 1:].to(device)
         hidden = model.model(input_ids=ids).last_hidden_state[:, :-1]
-        kept = weights > 0
+        mask = weights > 0
         losses = functional.cross_entropy(
-            model.lm_head(hidden[kept]), ids[:, 1:][kept], reduction="none"
+            model.lm_head(hidden[mask]), ids[:, 1:][mask], reduction="none"
         )
-        loss = (losses * weights[kept]).sum() / whole
+        loss = (losses * weights[mask]).sum() / whole
         loss.backward()  # type: ignore[no-untyped-call]
         total += float(loss.detach())
-    return total, seen
+    return total, count
 
 
 def _batches(
@@ -265,10 +265,10 @@ def _restore(
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--workers", type=click.IntRange(1), default=2, show_default=True)
 @click.option("--save-every", type=click.IntRange(1), default=200, show_default=True)
-def main(out: Path, workers: int, save_every: int, **given: int) -> None:
+def main(out: Path, workers: int, save_every: int, **settings: int) -> None:
     """Pretrain the nano model on generated programs; run it again to continue."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    config = PretrainConfig(**given)
+    config = PretrainConfig(**settings)
     pretrain(config, out, device=device, workers=workers, save_every=save_every, report=click.echo)
     click.echo(f"model: {out / 'model'}")
 

@@ -38,23 +38,23 @@ def held_out_programs(seed: int, per_level: int, sandbox: Sandbox) -> list[Label
     Level 1 has fewer distinct held-out texts than that; its programs then come with other inputs.
     """
     rng = Random(f"{seed}/held-out")
-    kept: dict[int, list[LabelledProgram]] = {level: [] for level in LEVELS}
+    by_level: dict[int, list[LabelledProgram]] = {level: [] for level in LEVELS}
     uses: Counter[str] = Counter()
 
     def candidates() -> Iterator[Program]:
-        while any(len(rows) < per_level for rows in kept.values()):
+        while any(len(rows) < per_level for rows in by_level.values()):
             for level in LEVELS:
                 program = random_program(rng, level)
-                if program.held_out and len(kept[level]) < per_level:
+                if program.held_out and len(by_level[level]) < per_level:
                     yield program
 
     for labelled in label(candidates(), sandbox):
         program = labelled.program
         limit = per_level // 20 + 1 if program.level == 1 else 1
-        if len(kept[program.level]) < per_level and uses[program.text] < limit:
+        if len(by_level[program.level]) < per_level and uses[program.text] < limit:
             uses[program.text] += 1
-            kept[program.level].append(labelled)
-    return [row for level in LEVELS for row in kept[level]]
+            by_level[program.level].append(labelled)
+    return [row for level in LEVELS for row in by_level[level]]
 
 
 def held_out_tasks(
