@@ -102,3 +102,15 @@ def test_a_mean_is_in_its_interval(seeds, between, tasks):
         found = estimate(made)
         hits.append(found.low <= 0.0 <= found.high)
     held(f"mean, {seeds} seeds, {tasks} numbers each", hits)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seeds", "least"), [(3, 0.85), (5, 0.8)])
+def test_a_mean_is_missed_more_often_where_some_runs_fall(seeds, least):
+    """Runs differ by 2.5 points, and one in five ends 15 points lower."""
+    rng, hits = np.random.default_rng(seeds), []
+    for _ in range(20_000):
+        gains = rng.normal(0.0, 2.5, seeds) - 15.0 * (rng.random(seeds) < 0.2)
+        found = estimate([np.array([gain]) for gain in gains])
+        hits.append(found.low <= -3.0 <= found.high)
+    held(f"mean, {seeds} seeds, one in five falls", hits, least)
