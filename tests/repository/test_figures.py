@@ -1,17 +1,33 @@
-"""Figures in the docs can be made again: each names its command and commit, and both exist.
+"""Figures on the pages can be made again.
 
-A section of `docs/results.md` has a sentence "Made by `COMMAND` at commit `HASH`", or rows that end
-in both. What README claims, results says in the section that it links to. What comes from runs that
-are kept is computed again.
+To add a figure, write it as `VALUE [LOW, HIGH]` (a mean, a difference, or `3 of 10`, with its 95 %
+interval) or `VALUE ± ERROR`, and say in the same section of the page how it is made:
+
+- from kept runs, by a command that prints it in seconds: `study table NAME...` or `study warnings
+  NAME...`, short for `python -m studies.recipe.study` (rows: studies/recipe/results), or `python -m
+  studies.lab.table` (rows: studies/lab/results). The tests below run it and compare. In a table
+  whose head begins with `arm`, `difference` or `students` all numbers of a row must be those of the
+  arm in its first cell: the arm's name, or a text that has it in backticks, or `ARM − ARM`.
+- by another command: "Made by `COMMAND` in N minutes at commit `HASH`", ten minutes at most.
+
+A page may also repeat a figure of docs/results.md with a link to its section. What comes from
+longer runs that nobody kept is on no page. Programs and logs in blocks of code are not figures.
 """
 
 import re
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import takewhile
 from pathlib import Path
+from typing import NamedTuple
 
 import click
+import numpy as np
 import pytest
+import yaml
+from studies.lab import table as lab
 from studies.recipe import study
 
 from code_verifier.cli import main as code_verifier
@@ -19,9 +35,12 @@ from evals.cli import main as evals
 from league.cli import main as league
 from lora_evo.cli import main as lora_evo
 from selfplay.cli import main as selfplay
+from selfplay.experiments.kept import read_kept
 
 ROOT = Path(__file__).parents[2]
-RESULTS = (ROOT / "docs" / "results.md").read_text()
+RESULTS = ROOT / "docs" / "results.md"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES += sorted((ROOT / "studies").glob("*/README.md"))
 COMMANDS = {
     "code-verifier": code_verifier,
     "evals": evals,
@@ -30,33 +49,241 @@ COMMANDS = {
     "selfplay": selfplay,
 }
 WITHOUT_FIGURES = {"Limits"}
-FIGURE = re.compile(r"\d+(?:\.\d+)?(?: ± \d+\.\d+)?(?= %| points| percentage)")
+SHARE = re.compile(r"\d+(?:\.\d+)?(?: ± \d+\.\d+)?(?= %| points| percentage)")
+NUMBER = r"-?\d+(?:\.\d+)?"
+INTERVAL = re.compile(rf"\[({NUMBER}), ({NUMBER})\]")
+FIGURE = re.compile(rf"(\d+ of \d+|{NUMBER})(?: %| points)?(?: \w+)? {INTERVAL.pattern}")
+ERROR = re.compile(r"[\d.]+ ± [\d.]+")
+KEPT = re.compile(r"[`.]study (table|warnings) ([^`]+)")
+LAB = "python -m studies.lab.table"
+MINUTES = re.compile(r"in (?:about )?(\d+) (?:second|minute)s?\b")
+HEADS = ("arm", "difference", "students")
+"""What the head of a table of arms begins with."""
+OTHERS = (*HEADS, "steps", "predicted", "teachers", "trained on")
+"""Its columns that are not measured."""
+PLACE = re.compile(r"LAB\([^)]*\)")
+"""A figure of the lab that is still to be put in."""
 
 
-def sections(text: str) -> dict[str, str]:
-    """Return the text below each heading of the second level, by its title."""
-    return dict(part.split("\n", 1) for part in ("\n" + text).split("\n## ")[1:])
+class Section(NamedTuple):
+    """What stands below a heading: its title, the text, and the text without blocks of code."""
+
+    page: Path
+    title: str
+    text: str
+    prose: str
 
 
-def made_by(text: str) -> list[tuple[list[str], str]]:
-    """Return commands and commit of each sentence or row that says how figures were made."""
-    sentences = re.findall(r"[Mm]ade by\s(.*?)at\scommit\s`(\w+)`", text, re.S)
+Figure = tuple[str | float, ...]
+"""A value and the ends of its interval; of a difference in the order in which it is above 0."""
+
+
+def sections_of(page: Path) -> Iterator[Section]:
+    """Yield the parts of a page, each from a heading of any level to the next."""
+    coded = re.sub(
+        r"```.*?```", lambda m: m[0].replace("\n#", "\n #"), page.read_text(), flags=re.S
+    )
+    for part in re.split(r"^#+ ", coded, flags=re.M)[1:]:
+        title, _, text = part.partition("\n")
+        yield Section(page, title, text, re.sub(r"```.*?```", "", text, flags=re.S))
+
+
+SECTIONS = [section for page in PAGES for section in sections_of(page)]
+OF_RESULTS = {section.title: section for section in SECTIONS if section.page == RESULTS}
+IDS = [f"{s.page.relative_to(ROOT)}: {s.title}" for s in SECTIONS]
+
+
+def figures(text: str) -> list[Figure]:
+    """Return the intervals of a text with their values."""
+    plain = re.sub(r"\s+", " ", text.replace("*", ""))
+    return [_figure(*found) for found in FIGURE.findall(plain)]
+
+
+def _figure(value: str, low: str, high: str) -> Figure:
+    if " of " in value:
+        return value, float(low), float(high)
+    numbers = float(value), float(low), float(high)
+    return max(numbers, (-numbers[0], -numbers[2], -numbers[1]))
+
+
+def rows_of(text: str) -> Iterator[list[str]]:
+    """Yield the cells of each row of the tables of a text, heads included."""
+    for line in text.splitlines():
+        if line.startswith("| ") and not line.startswith("| ---"):
+            yield [cell.strip() for cell in line.strip()[1:-1].split("|")]
+
+
+@cache
+def printed_by(command: str, *names: str) -> str:
+    """Return what a command prints of kept runs, of a table with each arm in turn subtracted."""
+    if command == LAB:
+        return "\n".join(f"| {' | '.join(row)} |" for row in lab.table_rows())
+    rows = [row for name in names for row in study.kept(name)]
+    if command == "warnings":
+        return f"{study.warnings(rows)}\n{study.warnings_of_falls(rows)}"
+    arms, measures = [*dict.fromkeys(row["arm"] for row in rows)], study.measures_of(names)
+    orders = [sorted(arms, key=lambda arm: arm != first) for first in arms]
+    return "\n".join(study.table(rows, order, measures) for order in orders)
+
+
+def printed_for(section: Section) -> str:
+    """Return what the commands that a section names print of kept runs."""
+    printed = [printed_by(LAB)] if LAB in section.text else []
+    for command, words in KEPT.findall(re.sub(r"\s+", " ", section.text)):
+        names = [*takewhile(lambda name: study.kept(name), words.split())]
+        assert names or words.startswith("NAME"), f"{words}: no kept runs of that name"
+        printed += [printed_by(command, *names)] if names else []
+    return "\n".join(printed)
+
+
+def linked(section: Section) -> str:
+    """Return the text of the sections of `docs/results.md` that a section links to."""
+    anchors = {re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-"): t for t in OF_RESULTS}
+    found = re.findall(r"results\.md#([\w-]+)\)", section.text)
+    return "\n".join(OF_RESULTS[anchors[a]].prose for a in found if a in anchors)
+
+
+def made_by(text: str) -> list[tuple[list[str], str, str]]:
+    """Return commands, commit and the words around of what says how figures were made."""
+    sentences = re.findall(r"[Mm]ade\sby\s(.*?)at\scommit\s`(\w+)`", text, re.S)
     rows = re.findall(r"\| ([^|]*), `([0-9a-f]{7})` \|$", text, re.M)
-    return [(re.findall(r"`([^`]+)`", told), commit) for told, commit in sentences + rows]
+    return [(re.findall(r"`([^`]+)`", told), commit, told) for told, commit in sentences + rows]
 
 
-PAGES = [ROOT / "docs" / name for name in ("results.md", "adapters.md", "league.md")]
-RECORDS = [record for page in PAGES for record in made_by(page.read_text())]
+def is_quick(section: Section) -> bool:
+    """Return whether a section says how its figures are made in ten minutes at most."""
+    times = [
+        MINUTES.search(re.sub(r"\s+", " ", told)) for _, _, told in made_by(section.prose) if told
+    ]
+    return any(time is not None and int(time[1]) <= 10 for time in times)
 
 
-@pytest.mark.parametrize("title", sorted(sections(RESULTS).keys() - WITHOUT_FIGURES))
+@pytest.mark.parametrize("section", SECTIONS, ids=IDS)
+def test_an_interval_is_made_again_from_kept_runs_or_by_a_quick_command(section: Section) -> None:
+    prose = re.sub(r"`[^`]*`", "``", section.prose).replace("−", "-")
+    with_value = figures(prose)
+    is_bare = len(with_value) < len(INTERVAL.findall(re.sub(r"\s+", " ", prose)))
+    assert not is_bare, "an interval without its value: write it as VALUE [LOW, HIGH]"
+    known = figures(printed_for(section)) + figures(linked(section))
+    unknown = [figure for figure in with_value if figure not in known]
+    unknown += [told for told in ERROR.findall(prose) if told not in linked(section)]
+    assert not unknown or is_quick(section), f"{unknown}: neither kept runs nor a quick command"
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=IDS)
+def test_a_row_of_an_arm_has_the_numbers_of_that_arm(section: Section) -> None:
+    printed = [*rows_of(printed_for(section))]
+    for name, cells in rows_of_arms(section.prose) if printed else ():
+        theirs = [row for row in printed if name in (row[0], row[0].split(" − ")[0])]
+        told = " | ".join(" | ".join(row[1:]) for row in theirs)
+        for cell in cells:
+            assert set(figures(cell)) <= set(figures(told)), f"{name}: {cell}"
+            for number in re.findall(NUMBER, INTERVAL.sub("", cell)):
+                digits = len(number.partition(".")[2])
+                near = 0.5 / 10**digits + 0.05 * (digits == 0)  # of what is printed with one digit
+                close = [abs(float(number) - float(of)) <= near for of in re.findall(NUMBER, told)]
+                assert any(close), f"{name}: {cell}"
+
+
+def rows_of_arms(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name and the cells with numbers of runs of each row of an arm, or of two."""
+    head: Sequence[str] = []
+    for row in rows_of(text):
+        if row[0] in HEADS:
+            head = row
+        elif len(row) != len(head):
+            head = []
+        else:
+            named = re.findall(r"`([^`]+)`", row[0])
+            of_runs = (c for title, c in zip(head, row, strict=True) if title not in OTHERS)
+            cells = [PLACE.sub("", cell).replace("−", "-") for cell in of_runs]
+            yield named[0] if named else row[0], cells
+
+
+def test_the_tables_of_studies_are_compared() -> None:
+    """And not skipped, as for a head of another name."""
+    with_rows = [section for section in SECTIONS if printed_for(section)]
+    assert sum(len([*rows_of_arms(section.prose)]) for section in with_rows) > 60
+    assert sum(len(figures(section.prose)) for section in with_rows) > 90
+
+
+def test_a_wrong_figure_is_found() -> None:
+    """In a value, an end, a sign, or an arm; or without a source."""
+
+    def check(section: Section) -> None:
+        test_an_interval_is_made_again_from_kept_runs_or_by_a_quick_command(section)
+        test_a_row_of_an_arm_has_the_numbers_of_that_arm(section)
+
+    (section,) = (s for s in SECTIONS if s.title == "The main arms with a rate that falls")
+    right = "| slow regret | 25.0 | 0.2 | 10 | 0 | -0.3 [-1.1, 0.6] |"
+    assert right in section.prose
+    for wrong in (
+        right.replace("-0.3 [-1.1, 0.6]", "-0.3 [-1.1, 0.7]"),
+        right.replace("-0.3 [-1.1, 0.6]", "0.3 [-1.1, 0.6]"),
+        right.replace("slow regret", "regret"),
+        right.replace("25.0", "24.0"),
+        right.replace("-0.3 [-1.1, 0.6]", "[-1.1, 0.6]"),
+    ):
+        changed = section._replace(prose=section.prose.replace(right, wrong))
+        with pytest.raises(AssertionError):
+            check(changed)
+    alone = section._replace(text="", prose="It gains 3.0 [1.0, 5.0] points.")
+    with pytest.raises(AssertionError, match="neither"):
+        check(alone)
+    by_command = "It gains 3.0 [1.0, 5.0]. Made by `make demo` in {} minutes at commit `ace4710f`."
+    check(alone._replace(prose=by_command.format(4)))
+    with pytest.raises(AssertionError, match="neither"):
+        check(alone._replace(prose=by_command.format(40)))
+
+
+def test_the_labs_table_has_students_intervals_of_the_kept_gains() -> None:
+    """By other code: means of the last third of the evaluations, paired by seed."""
+    quantiles = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
+    gains: dict[str, dict[int, float]] = {}
+    for row in read_kept(lab.HERE / "results"):
+        of_steps = [np.mean([*members.values()]) for _, members in row.gains]
+        of_steps = of_steps[len(of_steps) - -(-len(of_steps) // 3) :]
+        gains.setdefault(row.arm, {})[row.seed] = 100 * float(np.mean(of_steps))
+    pairs = yaml.safe_load((lab.HERE / "kept.yaml").read_text())["contrasts"]
+    of_rows = {arm: [*of.values()] for arm, of in gains.items()}
+    for a, b in pairs:
+        both = sorted(gains.get(a, {}).keys() & gains.get(b, {}).keys())
+        of_rows |= {f"{a} − {b}": [gains[a][s] - gains[b][s] for s in both]} if both else {}
+    printed = {row[0]: row[1:3] for row in lab.table_rows()}
+    assert printed.keys() == of_rows.keys()
+    for name, values in of_rows.items():
+        seeds, cell = printed[name]
+        assert int(seeds) == len(values)
+        found = [float(number) for number in re.findall(NUMBER, cell)]
+        expected = [float(np.mean(values))]
+        if len(values) > 1:
+            half = quantiles[len(values)] * float(np.std(values, ddof=1)) / len(values) ** 0.5
+            expected += [expected[0] - half, expected[0] + half]
+        assert found == pytest.approx(expected, abs=0.051), name
+
+
+def test_a_place_for_a_figure_of_the_lab_is_of_its_arms() -> None:
+    plan = yaml.safe_load((lab.HERE / "kept.yaml").read_text())
+    known = {*plan["arms"], *(f"{a} − {b}" for a, b in plan["contrasts"])}
+    for section in SECTIONS:
+        for place in PLACE.findall(section.text):
+            name, _, column = place[4:-1].partition("; ")
+            assert name in known, f"{section.page.name}: {place}"
+            assert column in ("", "weakest student", "traps"), place
+
+
+RECORDS = [record for section in SECTIONS for record in made_by(section.text)]
+
+
+@pytest.mark.parametrize("title", sorted(OF_RESULTS.keys() - WITHOUT_FIGURES - {"Results"}))
 def test_a_section_of_results_says_how_its_figures_were_made(title: str) -> None:
-    records = made_by(sections(RESULTS)[title])
-    assert records
-    assert all(commands for commands, _ in records)
+    section = OF_RESULTS[title]
+    records = made_by(section.text)
+    assert records or printed_for(section)
+    assert all(commands for commands, _, _ in records)
 
 
-@pytest.mark.parametrize("commit", sorted({commit for _, commit in RECORDS}))
+@pytest.mark.parametrize("commit", sorted({commit for _, commit, _ in RECORDS}))
 def test_a_commit_that_figures_name_is_one_of_this_history(commit: str) -> None:
     git = ["git", "-C", str(ROOT)]
     shallow = [*git, "rev-parse", "--is-shallow-repository"]
@@ -65,7 +292,7 @@ def test_a_commit_that_figures_name_is_one_of_this_history(commit: str) -> None:
     assert subprocess.run([*git, "merge-base", "--is-ancestor", commit, "HEAD"]).returncode == 0
 
 
-@pytest.mark.parametrize("command", sorted({c for commands, _ in RECORDS for c in commands}))
+@pytest.mark.parametrize("command", sorted({c for commands, _, _ in RECORDS for c in commands}))
 def test_a_command_that_figures_name_can_be_typed(command: str) -> None:
     """Its script or target is there, and takes the options."""
     command = command.removeprefix("OMP_NUM_THREADS=1 ").removeprefix("taskset -c 0 ")
@@ -86,43 +313,30 @@ def test_a_command_that_figures_name_can_be_typed(command: str) -> None:
         assert all(option in text for option in options)
 
 
-TABLES = [
-    ("recipe-steady-3", "recipe-schedule", "--minus", "azr"),
-    ("recipe-steady-3", "recipe-schedule", "--minus", "linear"),
-    ("recipe-candidates-2", "recipe-populations", "--minus", "azr"),
-    ("recipe-candidates-2", "recipe-populations", "--minus", "1T+1S"),
-    ("recipe-candidates-3",),
-    ("recipe-real", "--minus", "2T+2S frozen"),
-]
-"""What results.md takes from `python -m studies.recipe.study table`."""
-
-
-def test_figures_of_kept_runs_are_those_that_the_study_prints(
+def test_the_study_prints_what_is_compared(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for words in TABLES:
-        monkeypatch.setattr(sys, "argv", ["study", "table", *words])
-        study.main()
-    printed = capsys.readouterr().out
-    collapse = sections(RESULTS)["When self-play collapses"].split("[Another study]")[1]
-    told = (collapse + sections(RESULTS)["A real model in self-play"]).replace("*", "")
-    figures = re.findall(r"-?\d+\.\d \[-?\d+\.\d, -?\d+\.\d\]", re.sub(r"\s+", " ", told))
-    assert len(figures) > 20
-    assert [figure for figure in figures if figure not in printed] == []
+    """The commands, as they are typed."""
+    words = ["table", "recipe-steady-3", "recipe-schedule", "--minus", "azr"]
+    monkeypatch.setattr(sys, "argv", ["study", *words])
+    study.main()
+    typed = capsys.readouterr().out
+    assert "| paper − azr |" in typed
+    compared = printed_by("table", "recipe-steady-3", "recipe-schedule")
+    assert set(figures(typed)) <= set(figures(compared))
+    lab.main()
+    assert printed_by(LAB) in capsys.readouterr().out
 
 
 def test_what_the_readme_claims_is_in_the_results_that_it_links_to() -> None:
-    found = sections((ROOT / "README.md").read_text())["What was found"]
-    below = {
-        re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-"): text
-        for title, text in sections(RESULTS).items()
-    }
+    (found,) = (s for s in SECTIONS if s.title == "What was found")
     claims = 0
-    for bullet in found.split("\n- "):
-        told = "".join(below[anchor] for anchor in re.findall(r"results\.md#([\w-]+)\)", bullet))
-        for figure in FIGURE.findall(re.sub(r"\s+", " ", bullet)):
+    for bullet in found.text.split("\n- "):
+        told = re.sub(r"\s+", " ", linked(found._replace(text=bullet)))
+        for figure in SHARE.findall(re.sub(r"\s+", " ", bullet)):
             claims += 1
-            assert figure in re.sub(r"\s+", " ", told), f"{figure}: not in the results"
+            assert figure in told, f"{figure}: not in the results"
+        assert set(figures(bullet)) <= set(figures(told))
     assert claims >= 4
 
 
@@ -131,7 +345,7 @@ def test_the_chart_says_what_the_results_say() -> None:
     readme = (ROOT / "README.md").read_text()
     (described,) = re.findall(r"!\[(.*?)\]\(docs/screens/demo\.svg\)", readme)
     drawn = (ROOT / "docs" / "screens" / "demo.svg").read_text()
-    learn = re.sub(r"\s+", " ", sections(RESULTS)["Does it learn?"])
+    learn = re.sub(r"\s+", " ", OF_RESULTS["Does it learn?"].text)
     (end, base) = re.findall(r"ends at (\d+\.\d) % where the base has (\d+\.\d) %", learn)[0]
     for name, number in ("students", end), ("frozen base", base):
         assert f"{float(number):.0f}" in described
