@@ -132,6 +132,7 @@ def our_steps(base: str, case: str, steps: int, members: int) -> list[Row]:
         f"rollout.max_completion_length={length}",
         f"rollout.max_rows={count * TEXTS}",
         f"learner.learning_rate={RATE}",
+        "learner.entropy_coef=0",
     )
     learner, engine = open_learner(config)
     engine.end_tokens = ()

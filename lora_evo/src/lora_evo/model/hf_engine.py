@@ -194,7 +194,7 @@ def choose(logits: Tensor, uniforms: Tensor, temperatures: Tensor) -> tuple[Tens
     greedy = temperatures == 0
     divisor = torch.where(greedy, torch.ones_like(temperatures), temperatures)
     logprobs = torch.log_softmax(logits.float() / divisor[:, None], dim=-1)
-    cumulative = logprobs.double().exp_().cumsum(-1)
+    cumulative = logprobs.double().exp_().cumsum_(-1)
     target = uniforms[:, None] * cumulative[:, -1:]
     drawn = torch.searchsorted(cumulative, target, right=True)[:, 0]
     drawn = drawn.clamp(max=logits.shape[-1] - 1)
@@ -240,7 +240,6 @@ class HFEngine(Engine):
         self._versions: dict[str, int] = {}
         self.context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         self.end_tokens, self.vocabulary = end_tokens(model, tokenizer), embedding_rows(model)
-        self._ends = torch.tensor(self.end_tokens, device=adapters.device)
 
     @property
     def versions(self) -> dict[str, int]:
@@ -255,6 +254,7 @@ class HFEngine(Engine):
         raise LoraEvoError(f"{name!r} is a member of the stack, which can only be replaced")
 
     def _stream(self, requests: Sequence[Request]) -> Samples:
+        self._ends = torch.tensor(self.end_tokens, dtype=torch.long, device=self.adapters.device)
         short = [i for i, r in enumerate(requests) if len(r.prompt_ids) <= self._turn]
         begun: dict[int, Rollout] = {}
         for number, rollout in self._sampled(requests, short, begun, self._turn):

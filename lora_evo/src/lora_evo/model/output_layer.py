@@ -106,7 +106,9 @@ class OutputLayer:
         return logits.float()
 
     def _scores(self, hidden: Tensor, targets: Tensor, entropy: bool) -> Scores:
-        logits = self._logits(hidden) / self.temperature
+        logits = self._logits(hidden)
+        if self.temperature != 1.0:
+            logits = logits / self.temperature
         if not entropy:
             return (-F.cross_entropy(logits, targets, reduction="none"),)
         table = torch.log_softmax(logits, -1)

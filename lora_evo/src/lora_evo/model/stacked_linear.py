@@ -179,8 +179,8 @@ class StackedLoRALinear(nn.Module):
             y.view(g, -1, up.shape[2]).baddbmm_(z, up)
             return y
         row_at, place_of = order
-        updates = torch.bmm(torch.bmm(x[row_at].reshape(g, -1, n_in), down), up)
-        return y.add_(updates.view(-1, *y.shape[1:])[place_of])
+        updates = torch.bmm(torch.bmm(x.index_select(0, row_at).view(g, -1, n_in), down), up)
+        return y.add_(updates.view(-1, *y.shape[1:]).index_select(0, place_of))
 
     def _by_member(self, route: Route, x: Tensor) -> tuple[Route, Any, Tensor, Tensor, Any]:
         """The route, what the rest depends on, A^T [g, in, r] and scale * B^T [g, r, out], and the
