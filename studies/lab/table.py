@@ -43,16 +43,16 @@ def table_rows() -> list[list[str]]:
 
 
 def _row(name: str, numbers: Mapping[str, Estimate]) -> list[str]:
-    found = [numbers.get(measure) for measure in COLUMNS.values()]
-    return [name, str(max(of.seeds for of in found if of)), *map(_cell, found)]
+    estimates = [numbers.get(measure) for measure in COLUMNS.values()]
+    return [name, str(max(of.seeds for of in estimates if of)), *map(_cell, estimates)]
 
 
-def _cell(found: Estimate | None) -> str:
+def _cell(estimate: Estimate | None) -> str:
     """Return `4.2 [1.0, 7.3]`, in points."""
-    if found is None:
+    if estimate is None:
         return "–"
-    ends = [_points(end) for end in (found.low, found.high) if end is not None]
-    return _points(found.value) + (f" [{', '.join(ends)}]" if ends else "")
+    ends = [_points(end) for end in (estimate.low, estimate.high) if end is not None]
+    return _points(estimate.value) + (f" [{', '.join(ends)}]" if ends else "")
 
 
 def _points(share: float) -> str:

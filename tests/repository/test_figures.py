@@ -147,13 +147,15 @@ def made_by(text: str) -> list[tuple[list[str], str, str]]:
     """Return commands, commit and the words around of what says how figures were made."""
     sentences = re.findall(r"[Mm]ade\sby\s(.*?)at\scommit\s`(\w+)`", text, re.S)
     rows = re.findall(r"\| ([^|]*), `([0-9a-f]{7})` \|$", text, re.M)
-    return [(re.findall(r"`([^`]+)`", told), commit, told) for told, commit in sentences + rows]
+    return [(re.findall(r"`([^`]+)`", words), commit, words) for words, commit in sentences + rows]
 
 
 def is_quick(section: Section) -> bool:
     """Return whether a section says how its figures are made in ten minutes at most."""
     times = [
-        MINUTES.search(re.sub(r"\s+", " ", told)) for _, _, told in made_by(section.prose) if told
+        MINUTES.search(re.sub(r"\s+", " ", words))
+        for _, _, words in made_by(section.prose)
+        if words
     ]
     return any(time is not None and int(time[1]) <= 10 for time in times)
 
@@ -166,7 +168,7 @@ def test_an_interval_is_made_again_from_kept_runs_or_by_a_quick_command(section:
     assert not is_bare, "an interval without its value: write it as VALUE [LOW, HIGH]"
     known = figures(printed_for(section)) + figures(linked(section))
     unknown = [figure for figure in with_value if figure not in known]
-    unknown += [told for told in ERROR.findall(prose) if told not in linked(section)]
+    unknown += [error for error in ERROR.findall(prose) if error not in linked(section)]
     assert not unknown or is_quick(section), f"{unknown}: neither kept runs nor a quick command"
 
 
@@ -175,13 +177,13 @@ def test_a_row_of_an_arm_has_the_numbers_of_that_arm(section: Section) -> None:
     printed = [*rows_of(printed_for(section))]
     for name, cells in rows_of_arms(section.prose) if printed else ():
         theirs = [row for row in printed if name in (row[0], row[0].split(" − ")[0])]
-        told = " | ".join(" | ".join(row[1:]) for row in theirs)
+        text = " | ".join(" | ".join(row[1:]) for row in theirs)
         for cell in cells:
-            assert set(figures(cell)) <= set(figures(told)), f"{name}: {cell}"
+            assert set(figures(cell)) <= set(figures(text)), f"{name}: {cell}"
             for number in re.findall(NUMBER, INTERVAL.sub("", cell)):
                 digits = len(number.partition(".")[2])
                 near = 0.5 / 10**digits + 0.05 * (digits == 0)  # of what is printed with one digit
-                close = [abs(float(number) - float(of)) <= near for of in re.findall(NUMBER, told)]
+                close = [abs(float(number) - float(of)) <= near for of in re.findall(NUMBER, text)]
                 assert any(close), f"{name}: {cell}"
 
 
@@ -332,11 +334,11 @@ def test_what_the_readme_claims_is_in_the_results_that_it_links_to() -> None:
     (found,) = (s for s in SECTIONS if s.title == "What was found")
     claims = 0
     for bullet in found.text.split("\n- "):
-        told = re.sub(r"\s+", " ", linked(found._replace(text=bullet)))
+        results = re.sub(r"\s+", " ", linked(found._replace(text=bullet)))
         for figure in SHARE.findall(re.sub(r"\s+", " ", bullet)):
             claims += 1
-            assert figure in told, f"{figure}: not in the results"
-        assert set(figures(bullet)) <= set(figures(told))
+            assert figure in results, f"{figure}: not in the results"
+        assert set(figures(bullet)) <= set(figures(results))
     assert claims >= 4
 
 
