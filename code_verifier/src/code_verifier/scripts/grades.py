@@ -22,7 +22,7 @@ _FEW_CHARS, _TEXT_CHARS = 1 << 14, 1 << 20
 _LEAST_BYTES = 1 << 24
 _RECURSION = 50_000
 _CHECK_FACTOR = 5
-"""A `check` may make a thousand calls; HumanEval+'s own solutions take up to 13 processor seconds."""
+"""A `check` may make a thousand calls; HumanEval+'s own solutions take up to 13 seconds."""
 
 
 def run_tests(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -> Grade:
