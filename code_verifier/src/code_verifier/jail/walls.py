@@ -36,11 +36,7 @@ _DEATH = tuple(ctypes.c_ulong(word) for word in (_PR_SET_PDEATHSIG, 9, 0, 0, 0))
 class Filter(ctypes.Structure):
     """struct sock_fprog"""
 
-    _fields_ = (("length", ctypes.c_uint16), ("instructions", ctypes.c_void_p))
-    memory: Any
-    """What `instructions` points to."""
-    call: Any
-    """The arguments of the system call that installs it."""
+    _fields_ = (("length", ctypes.c_uint16), ("instructions", ctypes.c_char_p))
 
 
 def confine(folder: str, memory: int, file_bytes: int = 0, user: int = _NOBODY) -> dict[str, bool]:
@@ -143,25 +139,21 @@ def reset_signals() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def prctl(option: int, value: int, pointer: int = 0) -> bool:
+def prctl(option: int, value: int) -> bool:
     """Return whether the kernel accepted the setting."""
-    words = [ctypes.c_ulong(word) for word in (value, pointer, 0, 0)]
-    return int(libc.prctl(option, *words)) == 0
+    return int(libc.prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0)))) == 0
 
 
-def load_filter(instructions: bytes) -> Filter:
-    """Return the filter in the form that the kernel takes."""
-    memory = ctypes.create_string_buffer(instructions, len(instructions))
-    program = Filter(len(instructions) // 8, ctypes.addressof(memory))
-    program.memory = memory
-    words = (_PR_SET_SECCOMP, _SECCOMP_FILTER, ctypes.addressof(program), 0, 0)
-    program.call = tuple(map(ctypes.c_ulong, words))  # made before the fork, for speed
-    return program
+def load_filter(instructions: bytes) -> tuple[Any, ...]:
+    """Return the system call that installs a filter; made before the fork, for speed."""
+    set_filter, zero = ctypes.c_ulong(_PR_SET_SECCOMP), ctypes.c_ulong(0)
+    program = ctypes.byref(Filter(len(instructions) // 8, instructions))
+    return set_filter, ctypes.c_ulong(_SECCOMP_FILTER), program, zero, zero
 
 
-def install_filter(program: Filter) -> bool:
+def install_filter(call: tuple[Any, ...]) -> bool:
     """Put this process under the filter for good; return whether the kernel accepted it."""
-    return int(libc.prctl(*program.call)) == 0
+    return int(libc.prctl(*call)) == 0
 
 
 def succeeds(function: Callable[..., bool], *arguments: object) -> bool:
