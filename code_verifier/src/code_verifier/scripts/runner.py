@@ -175,16 +175,14 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         trusted module that defines `check`, which is called with the entry, in the program's
         process, in place of the calls.
         """
-        longest_s = max([module_s, *limits_s])
-        task: dict[str, Any] = {"program": program.removeprefix("\ufeff"), "prelude": prelude}
         mark = token_hex(16) if test else ""
-        task |= {"entry": entry, "owner": owner, "draw": draw, "text_chars": text_chars}
-        task |= {"test": test, "mark": mark, "recursion": recursion}
+        task: dict[str, Any] = {"entry": entry, "owner": owner, "test": test, "mark": mark}
+        task |= {"recursion": recursion, "draw": draw, "text_chars": text_chars}
         task["inputs"] = marshal.dumps([tuple(item) for item in inputs])
         task["limits"] = [float(limit) for limit in limits_s]
-        walls = _WALL_FACTOR * longest_s, _WALL_FACTOR * total_s, _IDLE_S
+        walls = _WALL_FACTOR * max([module_s, *limits_s]), _WALL_FACTOR * total_s, _IDLE_S
         order = Order(CALLS, module_s, total_s, *walls, output_bytes, deep=deep)
-        reply = self._reply(order, task)
+        reply = self._reply(order, program, prelude, **task)
         status, reason, call = reply.status, reply.reason, reply.number
         values, end = read_report(reply.report, len(inputs), text_chars)
         if status == Status.OK:
@@ -211,13 +209,13 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         walls = _WALL_FACTOR * cpu_s, _WALL_FACTOR * cpu_s, _IDLE_S
         data = stdin.encode("utf-8", "surrogatepass")
         order = Order(SCRIPT, cpu_s, cpu_s, *walls, output_bytes, data)
-        task: dict[str, Any] = {"program": program.removeprefix("\ufeff"), "prelude": prelude}
-        task |= {"files": dict(files or {}), "recursion": recursion}
-        reply = self._reply(order, task)
+        task = {"files": dict(files or {}), "recursion": recursion}
+        reply = self._reply(order, program, prelude, **task)
         return ScriptRun(reply.report, reply.status, reply.reason, reply.cpu_s, reply.number % 256)
 
-    def _reply(self, order: Order, task: dict[str, Any]) -> Reply:
-        texts = [task["program"].encode("utf-8", "replace"), task["prelude"].encode()]
+    def _reply(self, order: Order, program: str, prelude: str, **task: Any) -> Reply:
+        task |= {"program": program.removeprefix("\ufeff"), "prelude": prelude}
+        texts = [program.encode("utf-8", "replace"), prelude.encode()]
         texts += [task.get("test", "").encode(), *task.get("files", {}).values()]
         libraries = []  # only those that it names, because a larger process forks more slowly
         for name in LIBRARIES:
