@@ -87,7 +87,6 @@ class _Reader:
             return None
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the blocks in order."""
         number = 0
         while number < len(self.lines):
             fence, info, behind_prose = _opening(self.lines[number])

@@ -90,13 +90,11 @@ def _load(name: str, config: Row, limit: int | None) -> Iterator[Row]:
     pairs = [(f.__name__, p) for f in rewards for p in inspect.signature(f).parameters.values()]
     needy += [name for name, p in pairs if p.name == "runtime" and p.default is p.empty]
     needy += ["its container"] * first.NEEDS_CONTAINER
+    tools = [*cls.toolsets(taskset.config), *first.toolsets(first.config)]
     environment = environment_class(home) is not vf.SingleAgentEnv
     faults = {
         "it has an environment of its own; expected tasks of one turn": environment,
-        "it has tools; expected tasks of one turn without any": (
-            *cls.toolsets(taskset.config),
-            *first.toolsets(first.config),
-        ),
+        "it has tools; expected tasks of one turn without any": tools,
         f"{', '.join(needy)} needs a runtime; expected rewards of task and trace alone": needy,
         "it has judges, which need a server; expected functions": judges,
         "its tasks have no @vf.reward": not rewards,

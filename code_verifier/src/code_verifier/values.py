@@ -45,7 +45,7 @@ _numerator = Fraction.__dict__["_numerator"].__get__
 _denominator = Fraction.__dict__["_denominator"].__get__
 _BASE_NAMES = frozenset(map(_name_of, _EXACT))
 
-_encode = json.JSONEncoder().encode
+encode = json.JSONEncoder().encode
 
 
 class Opaque(Exception):
@@ -222,7 +222,7 @@ _COLLIDING = 1000
 
 def to_json(plain: Any) -> str:
     """Return the JSON of plain data."""
-    return _encode(_tag(plain))
+    return encode(_tag(plain))
 
 
 def _tag(value: Any) -> Any:

@@ -15,7 +15,6 @@ from code_verifier.jail import wire
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a text."""
     return frozenset(text.split())
 
 

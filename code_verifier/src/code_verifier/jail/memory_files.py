@@ -165,7 +165,6 @@ class _Files(SourceLoader):
         return f"{place}.py" if f"{place}.py" in self.files else f"{place}/__init__.py"
 
     def get_data(self, path: str) -> bytes:
-        """The content of a file."""
         return self.files[_absolute(path)]
 
 

@@ -9,7 +9,6 @@ The caller compares the values outside; no process here ever holds the expected 
 import atexit
 import gc
 import io
-import json
 import locale
 import marshal
 import mmap
@@ -27,9 +26,7 @@ from code_verifier.errors import Status
 from code_verifier.jail import in_process, memory_files, wire
 from code_verifier.jail.literal_child import OWN_DIGITS, OWN_RECURSION, reason_of
 from code_verifier.jail.wire import FULL, RAISED, SPENT
-from code_verifier.values import describe
-
-_encode = json.JSONEncoder().encode
+from code_verifier.values import describe, encode
 
 
 def prepare() -> None:
@@ -46,7 +43,7 @@ def prepare() -> None:
 def _end(room: mmap.mmap, status: str, text: str) -> NoReturn:
     """Send the last line, and leave without finalisers."""
     gc.disable()
-    _send(room, f"{_encode([status, text])}\n")
+    _send(room, f"{encode([status, text])}\n")
     os._exit(0)
 
 
@@ -89,7 +86,7 @@ def calls(task: bytes, room: mmap.mmap) -> NoReturn:
             spent = time.process_time() - started
             name, digest, text, chars, floats = _describe(value, request["draw"])
             text = text if chars <= request["text_chars"] else None
-            line = _encode([name, digest, text, chars, floats])
+            line = encode([name, digest, text, chars, floats])
             _send(room, f"{line[:-1]}, {spent:.9f}]\n")
         except BaseException as error:
             _end(room, Status.EXCEPTION, reason_of(error))

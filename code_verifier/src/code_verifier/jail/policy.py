@@ -94,7 +94,6 @@ def may_import(name: str) -> bool:
 
 
 def reason(name: str) -> str:
-    """Return the reason for the refusal of an import."""
     return f"import of {name!r} is not allowed: only pure standard-library modules are"
 
 
