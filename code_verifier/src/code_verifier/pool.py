@@ -51,7 +51,6 @@ class Pool:
         _pools.add(self)
 
     def _reset(self) -> None:
-        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._returned = threading.Condition(self._lock)
         self._lent: Counter[Profile] = Counter()
@@ -62,8 +61,6 @@ class Pool:
     def ask(self, profile: Profile, order: Order, task: bytes, grace_s: float) -> Reply:
         """Return the reply to a request; if a server is lost, ask a new one, once. grace_s: seconds
         until a server counts as lost. Raises ProcessLost, SandboxUnavailable."""
-        if self._pid != os.getpid():
-            self.forget()
         request = frame(marshal.dumps(vars(order))) + frame(task)
         try:
             with self._lend(profile) as process:
@@ -92,9 +89,6 @@ class Pool:
     def close(self) -> None:
         """End all processes. A thread that still waits for one gets SandboxUnavailable."""
         self._closed = True
-        if self._pid != os.getpid():
-            self.forget()
-            return
         self._end_idle()
         with self._lock:
             running = list(self._all)
