@@ -26,7 +26,7 @@ from benchmarking import Row, parser, show
 
 from code_verifier import ScriptRunner
 from evals.code.evalplus_grader import FunctionGrader, expected_values
-from evals.code.evalplus_problems import FunctionProblem, read_problems
+from evals.code.evalplus_problems import FunctionProblem, read_problem
 from evals.data import cache_folder, parse_rows
 
 FILES = {
@@ -42,7 +42,8 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 def problems(data: Path, name: str, limit: int | None = None) -> list[FunctionProblem]:
     """Return the problems of a benchmark."""
-    return read_problems(read_rows(data / FILES[name][0]), name)[:limit]
+    rows = enumerate(read_rows(data / FILES[name][0])[:limit], 1)
+    return [read_problem(row, name, number) for number, row in rows]
 
 
 def speed(name: str, options: argparse.Namespace) -> list[Row]:

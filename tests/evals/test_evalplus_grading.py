@@ -12,7 +12,7 @@ from evals import EvalsError
 from evals.code import evalplus_grader as grading
 from evals.code.evalplus import sanitize
 from evals.code.evalplus_grader import FunctionGrader
-from evals.code.evalplus_problems import read_problems
+from evals.code.evalplus_problems import read_problem
 from evals.code.programs import extract_program
 from evals.question import ProgramOutcome
 from evals.recipes import Limits
@@ -115,18 +115,18 @@ def test_arguments_of_mbpp_get_their_python_types() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"),
+    ("row", "message"),
     [
-        ([DOUBLE | {"prompt": 3}], "prompt cannot be 3"),
-        ([DOUBLE | {"plus_input": [1]}], "list of lists"),
-        ([DOUBLE | {"atol": "x"}], "atol"),
-        ([SHARED | {"base_input": [[1, 2]]}], "do not fit Mbpp/2"),
+        (DOUBLE | {"prompt": 3}, "prompt cannot be 3"),
+        (DOUBLE | {"plus_input": [1]}, "list of lists"),
+        (DOUBLE | {"atol": "x"}, "atol"),
+        (SHARED | {"base_input": [[1, 2]]}, "do not fit Mbpp/2"),
     ],
 )
-def test_rows_that_are_no_problems(rows: list[dict[str, object]], message: str) -> None:
-    name = "mbpp_plus" if rows[0]["task_id"] == "Mbpp/2" else "humaneval_plus"
+def test_rows_that_are_no_problems(row: dict[str, object], message: str) -> None:
+    name = "mbpp_plus" if row["task_id"] == "Mbpp/2" else "humaneval_plus"
     with pytest.raises(EvalsError, match=message):
-        read_problems(rows, name)
+        read_problem(row, name)
 
 
 PROGRAM = "def f(x):\n    return x + 1"

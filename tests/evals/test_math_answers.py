@@ -7,9 +7,10 @@ import pytest
 from json_lines import read_rows
 
 from evals import EvalsError, math_score
+from evals.data import Record
 from evals.math import final_answers
 from evals.math.final_answers import Gold, canonical_gold, extract
-from evals.math.problems import questions
+from evals.math.problems import question
 
 RESPONSES = read_rows(Path(__file__).parent / "data" / "math_responses.jsonl")
 
@@ -46,18 +47,18 @@ def test_words_letters_and_units_have_kinds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "rows", "message"),
+    ("name", "row", "message"),
     [
-        ("gsm8k", [{"answer": "#### 7"}], "row 1: no problem or question"),
-        ("gsm8k", [{"question": "?", "answer": "seven"}], "ends in #### 18"),
-        ("amc23", [{"problem": "?", "answer": 7.0}], "no id"),
-        ("minerva_math", [{"idx": 0, "problem": "?", "solution": "7"}], "boxed"),
-        ("olympiadbench", [{"id": 1, "question": "?", "final_answer": []}], "list with one text"),
+        ("gsm8k", {"answer": "#### 7"}, "row 1: no problem or question"),
+        ("gsm8k", {"question": "?", "answer": "seven"}, "ends in #### 18"),
+        ("amc23", {"problem": "?", "answer": 7.0}, "no id"),
+        ("minerva_math", {"idx": 0, "problem": "?", "solution": "7"}, "boxed"),
+        ("olympiadbench", {"id": 1, "question": "?", "final_answer": []}, "list with one text"),
     ],
 )
-def test_a_wrong_row_is_an_error_of_one_line(name: str, rows: list[object], message: str) -> None:
+def test_a_wrong_row_is_an_error_of_one_line(name: str, row: Record, message: str) -> None:
     with pytest.raises(EvalsError, match=message.replace("(", r"\(")) as caught:
-        questions(name, rows)  # type: ignore[arg-type]
+        question(name, row, 1)
     assert "\n" not in str(caught.value)
 
 

@@ -10,7 +10,7 @@ from math_golds import GOLDS, accepted_with_a_word, published
 from evals import EvalsError, check_golds, math_reward, math_score
 from evals.math.final_answers import Gold, canonical_gold, extract
 from evals.math.grader import check_gold, compare, grade
-from evals.math.problems import questions
+from evals.math.problems import question
 
 PHRASES = ("is equal to 3.", "is therefore equal to $3$", "is given as 3", "comes out to 3.")
 
@@ -57,7 +57,7 @@ def test_about_is_right_where_the_gold_is_rounded() -> None:
 def test_a_gold_that_cannot_be_read_is_an_error_in_a_benchmark(gold: Any) -> None:
     rows = [{"id": 1, "problem": "?", "answer": "3"}, {"id": 2, "problem": "?", "answer": gold}]
     with pytest.raises(EvalsError, match="amc23, row 2: "):
-        questions("amc23", rows)
+        [question("amc23", row, number) for number, row in enumerate(rows, 1)]
     with pytest.warns(UserWarning, match="row 1 of the batch: the right answer .*1 of 2 rows"):
         assert math_reward([r"\boxed{3}"] * 2, answer=["3", gold]) == [1.0, 0.0]
     with pytest.warns(UserWarning, match="the right answer"):
@@ -102,5 +102,5 @@ def test_a_list_of_golds_asks_for_all_of_them() -> None:
     with pytest.warns(UserWarning, match="right answer is None"):
         assert math_score("", r"\boxed{None}", None) == 0.0
     row = {"id": 1, "question": "?", "final_answer": ["2", "3"]}
-    (question,) = questions("olympiadbench", [row])
-    assert grade(question.problem, r"\boxed{3 \text{ and } 2}").correct
+    gold = question("olympiadbench", row, 1).problem
+    assert grade(gold, r"\boxed{3 \text{ and } 2}").correct

@@ -75,7 +75,8 @@ def load_official(name: str, data: Data) -> Benchmark:
         questions, digest, notes = module.load(name, data)
     else:
         source = load_source(name, data.whole(name))
-        questions, digest = module.questions(name, source.rows), source.content_hash
+        rows, digest = enumerate(source.rows, 1), source.content_hash
+        questions = tuple(module.question(name, row, number) for number, row in rows)
         published = math.published_rows(name, source.rows) if module is math else source.rows
         notes = (*source.notes, *compare_published(name, published))
     strange = any("is not an official number" in note or "are not the" in note for note in notes)
@@ -116,16 +117,15 @@ def load_named(
     benchmarks = []
     for name in names:
         title, equals, file = name.partition("=")
+        source = files.get(name)
         if title.startswith(Tasksets.PREFIX):
             benchmarks.append(load_taskset(title, file))
-            continue
-        if equals:
+        elif equals:
             benchmarks.append(load_own(title, Path(file), grader))
-            continue
-        source = files.get(name)
-        is_release = name in OFFICIAL and source in OFFICIAL[name].releases
-        data = Data(release=source) if is_release else Data(source)
-        benchmarks.append(load_benchmark(name, data))
+        elif name in OFFICIAL and source in OFFICIAL[name].releases:
+            benchmarks.append(load_benchmark(name, Data(release=source)))
+        else:
+            benchmarks.append(load_benchmark(name, Data(source)))
     return benchmarks
 
 

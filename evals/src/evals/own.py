@@ -43,11 +43,11 @@ def load_own(name: str, path: Path, grader: str | None = None) -> Benchmark:
         raise EvalsError(f"{name}: no grader {grader!r}; add --grader: {hint}")
     source = read_file(path, name)
     runs_programs = grader in ("tests", "stdio")
+    rows = enumerate(source.rows, 1)
     if grader == "math":
-        questions, grade = math.questions(name, source.rows), math.grade
+        questions, grade = tuple(math.question(name, row, n) for n, row in rows), math.grade
     else:
-        numbered = enumerate(source.rows)
-        questions = tuple(_question(f"{path}, row {n + 1}", row, n, grader) for n, row in numbered)
+        questions = tuple(_question(f"{path}, row {n}", row, n - 1, grader) for n, row in rows)
         grade = livecodebench.grade if runs_programs else _grade_exact
     like = "livecodebench" if runs_programs else "math500"
     return Benchmark(

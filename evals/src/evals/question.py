@@ -113,6 +113,11 @@ class ProgramOutcome:
     reason: str = ""
     failed_test: int | None = None
 
+    @property
+    def passed(self) -> bool | None:
+        """Whether the program passes; None when the sandbox failed."""
+        return None if self.status is None else self.status == self.PASS
+
 
 @dataclass(frozen=True)
 class Grading:

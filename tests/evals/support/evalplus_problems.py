@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from evals.code.evalplus_problems import FunctionProblem, read_problems
+from evals.code.evalplus_problems import FunctionProblem, read_problem
 
 
 def row(task_id: str, entry_point: str, body: str, **changes: Any) -> dict[str, Any]:
@@ -38,4 +38,4 @@ SECRET = row("HumanEval/1005", "secret", "(x):\n    return [x * 7 + 3, str(x)]\n
 def problem(source: dict[str, Any]) -> FunctionProblem:
     """The problem of a row, of the benchmark that its id names."""
     name = "mbpp_plus" if source["task_id"].startswith("Mbpp") else "humaneval_plus"
-    return read_problems([source], name)[0]
+    return read_problem(source, name)

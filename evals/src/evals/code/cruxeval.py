@@ -5,7 +5,7 @@ at 190faf1, evaluation), Python's `==` decides, and any arguments with the right
 Unlike there, an answer must be a literal: expressions are wrong.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from code_verifier import Comparison, Grade, Sandbox, Task
 from evals.code.programs import find_answer
@@ -17,12 +17,8 @@ _KINDS = {"cruxeval_o": "code_o", "cruxeval_i": "code_i"}
 _COLUMNS = ("id", "code", "input", "output")
 
 
-def questions(name: str, rows: Sequence[Record]) -> tuple[Question, ...]:
-    """Return the questions of a benchmark, in the order of the rows. Raises EvalsError."""
-    return tuple(_question(name, row, number) for number, row in enumerate(rows, 1))
-
-
-def _question(name: str, row: Record, number: int) -> Question:
+def question(name: str, row: Record, number: int) -> Question:
+    """Return the question of a row. number: of the row, from 1. Raises EvalsError."""
     fields = {key: value for key in _COLUMNS if isinstance(value := row.get(key), str)}
     if missing := [key for key in _COLUMNS if key not in fields]:
         columns = ", ".join(map(str, row)) or "none"

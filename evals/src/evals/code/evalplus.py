@@ -8,11 +8,12 @@ definitions of a name. It drops what the entry point does not need: prints, asse
 """
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import Any
 
 from code_verifier import bound_names
 from evals.code.evalplus_grader import FunctionGrader
-from evals.code.evalplus_problems import FunctionProblem, read_problems
+from evals.code.evalplus_problems import FunctionProblem, read_problem
 from evals.code.programs import defines, extract_program, parse
 from evals.data import Record
 from evals.question import Grading, Pairs, ProgramOutcome, Question, Sample, SampleVerdict
@@ -23,10 +24,10 @@ _SHOWING = frozenset({"print", "input", "exit", "quit", "help", "unittest", "doc
 _RUNNING = frozenset({"main", "exit", "write", "read", "readline", "readlines", "run"})
 
 
-def questions(name: str, rows: Sequence[Record]) -> tuple[Question, ...]:
-    """Return the questions of a benchmark, in the order of the rows. Raises EvalsError."""
-    problems = read_problems(rows, name)
-    return tuple(Question(task.task_id, {"prompt": task.prompt}, task) for task in problems)
+def question(name: str, row: Record, number: int) -> Question:
+    """Return the question of a row. number: of the row, from 1. Raises EvalsError."""
+    problem = read_problem(row, name, number)
+    return Question(problem.task_id, {"prompt": problem.prompt}, problem)
 
 
 def grade(pairs: Pairs, how: Grading) -> Iterator[SampleVerdict]:
@@ -38,19 +39,12 @@ def grade(pairs: Pairs, how: Grading) -> Iterator[SampleVerdict]:
         outcomes = grader.grade_many(zip(problems, programs, strict=True))
         for (question, sample), program, both in zip(pairs, programs, outcomes, strict=True):
             base, plus = both
-            graded = base.status is not None and plus.status is not None
             worse = base if base.status != ProgramOutcome.PASS else plus
-            yield SampleVerdict.on(
-                question,
-                sample,
-                base.status == plus.status == ProgramOutcome.PASS if graded else None,
-                worse.reason,
-                program if defines(program, question.problem.entry_point) else None,
-                task_id=question.id,
-                base=base.status,
-                plus=plus.status,
-                failed_test=worse.failed_test,
-            )
+            right = None if None in (base.status, plus.status) else worse.passed
+            found = program if defines(program, question.problem.entry_point) else None
+            details: dict[str, Any] = {"task_id": question.id, "base": base.status}
+            details |= {"plus": plus.status, "failed_test": worse.failed_test}
+            yield SampleVerdict.on(question, sample, right, worse.reason, found, **details)
 
 
 def program_of(problem: FunctionProblem, sample: Sample, template: Template) -> str:

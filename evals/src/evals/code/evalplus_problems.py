@@ -12,7 +12,7 @@ an oracle, comparison as sets (`SET_TASKS`), or only whether there is a result (
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,13 +50,9 @@ class FunctionProblem:
         return self.benchmark != HUMANEVAL and self.entry_point in SET_TASKS
 
 
-def read_problems(rows: Iterable[Mapping[str, Any]], benchmark: str) -> list[FunctionProblem]:
-    """Return the problems of the published rows of a benchmark, in order. Raises EvalsError."""
-    return [_problem(row, benchmark, f"row {number}") for number, row in enumerate(rows, 1)]
-
-
-def _problem(row: Mapping[str, Any], benchmark: str, place: str) -> FunctionProblem:
-    names = (*_TEXTS, *_LISTS, "atol")
+def read_problem(row: Mapping[str, Any], benchmark: str, number: int = 1) -> FunctionProblem:
+    """Return the problem of a published row. number: of the row, from 1. Raises EvalsError."""
+    place, names = f"row {number}", (*_TEXTS, *_LISTS, "atol")
     if missing := [name for name in names if name not in row]:
         raise EvalsError(f"{place} lacks {', '.join(missing)}")
     for name, kind in (*((name, str) for name in _TEXTS), ("atol", int | float)):

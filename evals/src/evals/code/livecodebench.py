@@ -188,16 +188,11 @@ def grade(pairs: Pairs, how: Grading) -> Iterator[SampleVerdict]:
             ahead=_AHEAD,
         )
         for (question, sample), program, outcome in zip(pairs, programs, outcomes, strict=True):
-            yield SampleVerdict.on(
-                question,
-                sample,
-                None if outcome.status is None else outcome.status == ProgramOutcome.PASS,
-                outcome.reason,
-                None if _fault(program) else program,
-                question_id=question.id,
-                status=outcome.status,
-                failed_test=outcome.failed_test,
-            )
+            found = None if _fault(program) else program
+            details: dict[str, Any] = {"question_id": question.id, "status": outcome.status}
+            details["failed_test"] = outcome.failed_test
+            verdict = outcome.passed, outcome.reason, found
+            yield SampleVerdict.on(question, sample, *verdict, **details)
 
 
 def _fault(program: str) -> ProgramOutcome | None:

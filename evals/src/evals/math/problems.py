@@ -24,13 +24,9 @@ _NUMBERED = ("gsm8k", "minerva_math")
 """Benchmarks without ids on the hub: the id of a row is its number."""
 
 
-def questions(name: str, rows: Iterable[Record]) -> tuple[Question, ...]:
-    """Return the questions of a benchmark, in the order of the rows. Raises EvalsError in one line
-    for a missing column or id, and a row without a right answer."""
-    return tuple(_question(name, row, number) for number, row in enumerate(rows, 1))
-
-
-def _question(name: str, row: Record, number: int) -> Question:
+def question(name: str, row: Record, number: int) -> Question:
+    """Return the question of a row. number: of the row, from 1. Raises EvalsError in one line for a
+    missing column or id, and a row without a right answer."""
     columns, hint = _ANSWERS.get(name, _PLAIN)
     ids = (row[key] for key in ("unique_id", "id", "idx") if row.get(key) not in (None, ""))
     problem = str(row.get("problem") or row.get("question") or "")
