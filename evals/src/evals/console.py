@@ -27,9 +27,8 @@ class Commands(lora_evo.terminal.Commands):
             with stop_on_signals():
                 code = super().invoke(ctx)
         except (EvalsError, CodeVerifierError, LoraEvoError) as error:
-            code = print_error(
-                error, 1 if isinstance(error, SandboxUnavailable | EngineStopped) else 2
-            )
+            stopped = isinstance(error, SandboxUnavailable | EngineStopped)
+            code = print_error(error, 1 if stopped else 2)
         except KeyboardInterrupt as error:
             text = "interrupted; finished samples are kept, the same command resumes"
             code = print_error(text, getattr(error, "exit_code", 130))
@@ -38,10 +37,8 @@ class Commands(lora_evo.terminal.Commands):
             code = 1
         except OSError as error:
             place = f"{error.filename}: " if error.filename else ""
-            code = print_error(
-                f"{place}{error.strerror or error}{remedy(error)}",
-                2 if isinstance(error, _WRONG_PATH) else 1,
-            )
+            text = f"{place}{error.strerror or error}{remedy(error)}"
+            code = print_error(text, 2 if isinstance(error, _WRONG_PATH) else 1)
         sys.exit(code)
 
 

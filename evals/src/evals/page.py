@@ -144,20 +144,16 @@ def questions_solved(runs: Sequence[Run]) -> alt.Chart:
     title = f"the {len(ids)} questions, in the order of the benchmark"
     red, blue = alt.value(PALETTE[5]), alt.value(PALETTE[0])
     strength = alt.Scale(domain=[0, 1], range=[0.12, 1])
-    chart: alt.Chart = (
-        alt.Chart(alt.InlineData(values=data))
-        .mark_rect()
-        .encode(
-            x=alt.X("from:Q", title=title, axis=axis, scale=scale),
-            x2="to:Q",
-            y=alt.Y("adapter:N", sort=None, title=None, axis=_NAMES),
-            color=alt.condition("datum.solved === null", red, blue),
-            opacity=alt.Opacity("solved:Q", legend=None, scale=strength),
-            tooltip=["question:N", "adapter:N", alt.Tooltip("solved:Q", format=".0%")],
-        )
-        .properties(height=alt.Step(22), **_WHOLE)
+    bars = alt.Chart(alt.InlineData(values=data)).mark_rect()
+    chart: alt.Chart = bars.encode(
+        x=alt.X("from:Q", title=title, axis=axis, scale=scale),
+        x2="to:Q",
+        y=alt.Y("adapter:N", sort=None, title=None, axis=_NAMES),
+        color=alt.condition("datum.solved === null", red, blue),
+        opacity=alt.Opacity("solved:Q", legend=None, scale=strength),
+        tooltip=["question:N", "adapter:N", alt.Tooltip("solved:Q", format=".0%")],
     )
-    return chart
+    return chart.properties(height=alt.Step(22), **_WHOLE)
 
 
 def questions(runs: Sequence[Run], budget: int) -> tuple[list[dict[str, Any]], int]:
