@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from benchmarking import MIB, alone, memory, parser, show
 
 from code_verifier import read_tests
-from evals.code.livecodebench import read_problems
+from evals.code.livecodebench import read_questions
 
 
 def write(folder: Path, shards: int, rows: int, mib: int) -> None:
@@ -42,13 +42,13 @@ def write(folder: Path, shards: int, rows: int, mib: int) -> None:
 def measure(folder: Path) -> None:
     """Print what reading a folder takes, as JSON."""
     begin, before = time.perf_counter(), memory("VmHWM")
-    problems = read_problems(folder)
+    questions = read_questions(folder)
     loaded, peak = time.perf_counter(), memory("VmHWM")
-    for problem in problems:
-        read_tests(problem.row())
+    for question in questions:
+        read_tests(question.problem.row())
     row = {
         "shards": folder.name,
-        "problems": len(problems),
+        "problems": len(questions),
         "MiB on disk": sum(file.stat().st_size for file in folder.iterdir()) // MIB,
         "before, MiB": before // MIB,
         "peak, loading": peak // MIB,

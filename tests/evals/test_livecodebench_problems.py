@@ -15,7 +15,7 @@ from code_verifier import read_tests as read_row
 from evals import Data, EvalsError, load_benchmark
 from evals.code.livecodebench import (
     Problem,
-    read_problems,
+    read_questions,
     window,
 )
 from evals.code.programs import azr_program, official_program
@@ -35,11 +35,11 @@ def test_tests_of_rows_and_of_files(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     rows = [row(PAIRS[:1], question_id="p0"), row(PAIRS)]
     path.write_text("\n".join(json.dumps(item, ensure_ascii=False) for item in rows))
-    problems = read_problems(path)
-    assert read_tests(problems[1]) == PAIRS
+    questions = read_questions(path)
+    assert read_tests(questions[1].problem) == PAIRS
     path.write_text("{}\n")
     with pytest.raises(EvalsError, match="has changed"):
-        read_tests(problems[1])
+        read_tests(questions[1].problem)
 
 
 LARGE = 1 << 20
@@ -84,14 +84,14 @@ def test_a_release_is_read_row_by_row_and_its_hidden_tests_when_asked(
     (folder / "README.md").write_text("no rows")
     source = folder if names else HubRows(Table())
     tracemalloc.start()
-    problems = read_problems(source)
-    tests = [read_tests(problem)[1] for problem in problems[-1:]]
+    questions = read_questions(source)
+    tests = [read_tests(question.problem)[1] for question in questions[-1:]]
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert [problem.question_id for problem in problems] == [f"p{n}" for n in range(12)]
+    assert [question.id for question in questions] == [f"p{n}" for n in range(12)]
     assert peak < 8 * LARGE  # of 12 that the hidden tests have
     assert tests[0][0] == "x" * LARGE
-    assert problems[0].contest_date == datetime(2024, 8, 1)
+    assert questions[0].problem.contest_date == datetime(2024, 8, 1)
     if names:
         benchmark = load_benchmark("livecodebench", Data(folder))
         assert benchmark.content_hash.startswith("sha256 of 3 files: ")
@@ -111,14 +111,14 @@ def test_a_json_array_or_gzip_is_read_whole(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_no_release_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EvalsError, match=r"holds no \*.jsonl"):
-        read_problems(tmp_path)
+        read_questions(tmp_path)
     write_rows(tmp_path / "test-00001-of-00003.jsonl", shard_rows(0, 1))
     with pytest.raises(EvalsError, match="holds 1 shards of 3; fetch the whole release"):
-        read_problems(tmp_path)
+        read_questions(tmp_path)
     (tmp_path / "test-00001-of-00003.jsonl").rename(tmp_path / "a.jsonl")
     (tmp_path / "b.jsonl").write_bytes(b"PAR1\x00")
     with pytest.raises(EvalsError, match=r"b\.jsonl is parquet; give JSON Lines") as caught:
-        read_problems(tmp_path)
+        read_questions(tmp_path)
     assert "\n" not in str(caught.value)
     write_rows(tmp_path / "b.jsonl", shard_rows(0, 1))
     with pytest.raises(EvalsError, match="several rows have the id 'p0'"):
@@ -140,10 +140,11 @@ def test_rows_that_are_no_problems(changes: dict[str, object], message: str) -> 
 
 def test_windows_are_inclusive_and_end_at_midnight() -> None:
     dates = ("2024-03-02", "2024-08-01", "2024-08-03T19:30:00", "2025-02-01")
-    problems = [problem(PAIRS, question_id=date, contest_date=date) for date in dates]
-    chosen = window(problems, start="2024-08-01", end="2024-08-03")
-    assert [item.question_id for item in chosen] == ["2024-08-01"]
-    assert len(window(problems, start="2024-08-01", end="2025-02-01")) == 3
+    rows = [row(PAIRS, question_id=date, contest_date=date) for date in dates]
+    questions = read_questions(rows)
+    chosen = window(questions, start="2024-08-01", end="2024-08-03")
+    assert [item.id for item in chosen] == ["2024-08-01"]
+    assert len(window(questions, start="2024-08-01", end="2025-02-01")) == 3
 
 
 def test_programs_in_answers() -> None:

@@ -18,7 +18,7 @@ from code_mutants import mutants
 from code_verifier import ScriptRunner
 from evals import Data, load_benchmark
 from evals.code.evalplus_grader import FunctionGrader
-from evals.code.livecodebench import grade_program, read_problems
+from evals.code.livecodebench import grade_program, read_questions
 from evals.data import OFFICIAL
 from evals.question import ProgramOutcome
 
@@ -91,7 +91,8 @@ def test_published_samples_keep_their_verdicts(name: str) -> None:
 @pytest.mark.parametrize("name", RECORDED["livecodebench"])
 def test_livecodebench_samples_keep_their_verdicts(name: str) -> None:
     answers = published_answers()
-    tasks = [t for t in read_problems(DATA / "livecodebench" / name) if t.question_id in answers]
+    questions = read_questions(DATA / "livecodebench" / name)
+    tasks = [question.problem for question in questions if question.id in answers]
     with ScriptRunner() as runner:
         found = letters(grade_program(runner, t, answers[t.question_id], 6.0) for t in tasks)
     recorded = RECORDED["livecodebench"][name]

@@ -8,7 +8,6 @@ stdio  the same, with inputs and outputs of scripts
 
 import tomllib
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
@@ -75,7 +74,7 @@ def _question(place: str, row: Record, number: int, grader: str) -> Question:
         kind, other = ("standard input", "stdio") if is_script else ("functions", "tests")
         raise EvalsError(f"{place}: the tests are of {kind}; choose the grader {other}")
     fields = {"question": text, "starter_code": str(row.get("starter_code") or "")}
-    return Question(id, fields, livecodebench.Problem(id, datetime.min, fields, 0, lambda: row))
+    return Question(id, fields, livecodebench.Problem(id, lambda: row))
 
 
 def _grade_exact(pairs: Pairs, how: Grading) -> Iterator[SampleVerdict]:

@@ -6,7 +6,7 @@ import pickle
 import zlib
 from typing import Any
 
-from evals.code.livecodebench import Problem, read_problems
+from evals.code.livecodebench import Problem, read_questions
 
 
 def packed(tests: list[dict[str, str]]) -> str:
@@ -35,4 +35,5 @@ def row(pairs: list[tuple[str, str]], function: str = "", **changes: Any) -> dic
 
 def problem(pairs: list[tuple[str, str]], function: str = "", **changes: Any) -> Problem:
     """The problem of such a row."""
-    return read_problems([row(pairs, function, **changes)])[0]
+    found: Problem = read_questions([row(pairs, function, **changes)])[0].problem
+    return found

@@ -15,7 +15,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -40,50 +40,45 @@ _TEXTS = ("question_id", "question_content", "contest_date", "starter_code")
 
 @dataclass(frozen=True)
 class Problem:
-    """fields, level: of its question. row: reads the row again, with its hidden tests; raises
-    EvalsError when its file has changed."""
+    """row: reads the row again, with its hidden tests; raises EvalsError when its file has changed.
+    contest_date: of a row of LiveCodeBench."""
 
     question_id: str
-    contest_date: datetime
-    fields: Mapping[str, str]
-    level: int
     row: Callable[[], Record]
+    contest_date: datetime = datetime.min
 
 
-def read_problems(source: str | Path | Sequence[Record]) -> list[Problem]:
-    """Return the problems of files or of rows, in order. Raises EvalsError."""
+def read_questions(source: str | Path | Sequence[Record]) -> list[Question]:
+    """Return the questions of files or of rows, in order. Raises EvalsError."""
     rows: Iterable[tuple[Record, Callable[[], Record]]]
     if isinstance(source, str | Path):
         rows = stored_rows(Path(source))
     else:
         rows = ((row, partial(source.__getitem__, n)) for n, row in enumerate(source))
-    return [_problem(row, again, f"row {n}") for n, (row, again) in enumerate(rows, 1)]
+    return [_question(row, again, f"row {n}") for n, (row, again) in enumerate(rows, 1)]
 
 
-def _problem(row: Record, again: Callable[[], Record], place: str) -> Problem:
+def _question(row: Record, again: Callable[[], Record], place: str) -> Question:
     missing = [name for name in _TEXTS if not isinstance(row.get(name), str)]
     if missing:
         raise EvalsError(f"{place} lacks the texts {', '.join(missing)}")
     if isinstance(metadata := row.get("metadata"), str):
         parse_object(metadata or "{}", f"{place}: metadata")
-    return Problem(
-        question_id=row["question_id"],
-        contest_date=_date(row["contest_date"], f"{place}: contest_date"),
-        fields={"question": row["question_content"], "starter_code": row["starter_code"]},
-        level=_LEVELS.get(str(row.get("difficulty")), 0),
-        row=again,
-    )
+    date, level = _date(row["contest_date"], f"{place}: contest_date"), row.get("difficulty")
+    problem = Problem(row["question_id"], again, date)
+    fields = {"question": row["question_content"], "starter_code": row["starter_code"]}
+    return Question(problem.question_id, fields, problem, _LEVELS.get(str(level), 0))
 
 
 def window(
-    problems: Iterable[Problem], start: str | None = None, end: str | None = None
-) -> list[Problem]:
-    """Return the problems of contest dates from `start` to `end`, both inclusive. Dates are
+    questions: Iterable[Question], start: str | None = None, end: str | None = None
+) -> list[Question]:
+    """Return the questions of contest dates from `start` to `end`, both inclusive. Dates are
     YYYY-MM-DD and mean midnight: as in LiveCodeBench, contests later on the day `end` are left out.
     Raises EvalsError."""
     first = _date(start, "the first date") if start is not None else datetime.min
     last = _date(end, "the last date") if end is not None else datetime.max
-    return [problem for problem in problems if first <= problem.contest_date <= last]
+    return [q for q in questions if first <= q.problem.contest_date <= last]
 
 
 def _date(text: str, name: str) -> datetime:
@@ -147,20 +142,20 @@ def load(name: str, data: Data) -> tuple[tuple[Question, ...], str, tuple[str, .
     """Return the questions of a file, a folder of shards or a release on the hub, with their hash
     and notes. Hidden tests stay on disk until they are needed. Raises EvalsError."""
     if data.file is not None and data.release is None and _is_read_by_line(Path(data.file)):
-        problems = read_problems(data.file)
+        questions = read_questions(data.file)
         digest = content_hash(Path(data.file))
-        notes: tuple[str, ...] = (remarks(name, len(problems)),)
+        notes: tuple[str, ...] = (remarks(name, len(questions)),)
     else:
         source = load_source(name, data.file, data.release)
-        problems, digest, notes = read_problems(source.rows), source.content_hash, source.notes
-    part = window(problems, data.since, data.until)
-    if len(part) < len(problems):
+        questions, digest, notes = read_questions(source.rows), source.content_hash, source.notes
+    part = window(questions, data.since, data.until)
+    if len(part) < len(questions):
         dates = f"{data.since or 'start'} to {data.until or 'end'}"
         if not part:
-            raise EvalsError(f"{name}: none of {len(problems)} problems: {dates}")
-        notes = (*notes, f"{len(part)} of {len(problems)} problems: {dates}")
+            raise EvalsError(f"{name}: none of {len(questions)} problems: {dates}")
+        notes = (*notes, f"{len(part)} of {len(questions)} problems: {dates}")
         digest += f"; {dates}"
-    return tuple(Question(p.question_id, p.fields, p, p.level) for p in part), digest, notes
+    return tuple(part), digest, notes
 
 
 def _is_read_by_line(path: Path) -> bool:
