@@ -19,7 +19,7 @@ from typing import Any
 from code_verifier import LiteralError, Value, read_value
 from evals.errors import EvalsError
 
-HUMANEVAL, MBPP = "humaneval_plus", "mbpp_plus"
+HUMANEVAL = "humaneval_plus"
 Arguments = tuple[Any, ...]
 _TEXTS = ("task_id", "prompt", "entry_point", "canonical_solution")
 _LISTS = ("base_input", "plus_input")

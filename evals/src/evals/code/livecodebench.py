@@ -64,10 +64,10 @@ def _question(row: Record, again: Callable[[], Record], place: str) -> Question:
         raise EvalsError(f"{place} lacks the texts {', '.join(missing)}")
     if isinstance(metadata := row.get("metadata"), str):
         parse_object(metadata or "{}", f"{place}: metadata")
-    date, level = _date(row["contest_date"], f"{place}: contest_date"), row.get("difficulty")
-    problem = Problem(row["question_id"], again, date)
+    date = _date(row["contest_date"], f"{place}: contest_date")
+    id, level = row["question_id"], _LEVELS.get(str(row.get("difficulty")), 0)
     fields = {"question": row["question_content"], "starter_code": row["starter_code"]}
-    return Question(problem.question_id, fields, problem, _LEVELS.get(str(level), 0))
+    return Question(id, fields, Problem(id, again, date), level)
 
 
 def window(
