@@ -1,8 +1,8 @@
 """Singular values, norms, distances and retention of updates s B A, which are never formed."""
 
 import math
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import torch
@@ -155,12 +155,8 @@ def _compared(named: Mapping[str, SlotSource], any_base: bool) -> Retention:
     return Retention(total_gap(gaps.values()), gaps)
 
 
-def total_gap(parts: Collection[Gap]) -> Gap:
-    return Gap(
-        first=math.hypot(*(gap.first for gap in parts)),
-        second=math.hypot(*(gap.second for gap in parts)),
-        difference=math.hypot(*(gap.difference for gap in parts)),
-    )
+def total_gap(parts: Iterable[Gap]) -> Gap:
+    return Gap(*(math.hypot(*norms) for norms in zip(*map(astuple, parts), strict=True)))
 
 
 def slot_gap(path: str, first: Slot, second: Slot) -> Gap:
@@ -179,9 +175,8 @@ def slot_gap(path: str, first: Slot, second: Slot) -> Gap:
         return Gap(*norms, 0.0)
     if squared > CANCELLED * (one + two):
         return Gap(*norms, math.sqrt(squared))
-    left = torch.cat((first.scale * b1.double(), -second.scale * b2.double()), dim=1)
-    right = torch.cat((a1.double(), a2.double())).T
-    left, right = (torch.linalg.qr(side, mode="r").R for side in (left, right))
+    left = triangle(torch.cat((first.scale * b1.double(), -second.scale * b2.double()), dim=1))
+    right = triangle(torch.cat((a1.double(), a2.double())).T)
     difference = float(torch.linalg.matrix_norm(left @ right.T))
     return Gap(*norms, difference if difference > ROUNDING * math.hypot(*norms) else 0.0)
 
@@ -199,12 +194,9 @@ def _grams(one: torch.Tensor, two: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 def check_same_ends(path: str, first: Slot, second: Slot) -> None:
     """Raise `LoraEvoError` for two slots on modules of different width."""
-    one = (int(first.B.shape[0]), int(first.A.shape[1]))
-    two = (int(second.B.shape[0]), int(second.A.shape[1]))
+    one, two = (f"{slot.A.shape[1]} to {len(slot.B)}" for slot in (first, second))
     if one != two:
-        raise LoraEvoError(
-            f"{path} maps {one[1]} to {one[0]} in one adapter and {two[1]} to {two[0]} in another"
-        )
+        raise LoraEvoError(f"{path} maps {one} in one adapter and {two} in another")
 
 
 def inspect_directory(directory: PathLike) -> dict[str, Any]:
@@ -242,8 +234,5 @@ def inspect_directory(directory: PathLike) -> dict[str, Any]:
                 "numerical_rank": numerical_rank(values),
                 "dead": dead_pairs(slot),
             }
-    return {
-        "content_hash": combine(config, digests),
-        "config": config.to_dict(),
-        "modules": modules,
-    }
+    content = combine(config, digests)
+    return {"content_hash": content, "config": config.to_dict(), "modules": modules}

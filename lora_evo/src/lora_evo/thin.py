@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any
 
 import torch
 
@@ -11,19 +11,12 @@ import torch
 _ALIGNMENT = 64
 
 
-class Thin(NamedTuple):
-    """F = Q R for a factor F [n, r], in float64; m = min(n, r)."""
+def thin(*factors: torch.Tensor) -> Any:
+    """Return torch's pair F = Q R of factors [n, r_k] side by side, by Householder reflections.
 
-    q: torch.Tensor
-    """Orthonormal Q [n, m]."""
-    upper: torch.Tensor
-    """Upper triangular R [m, r]."""
-
-
-def thin(*factors: torch.Tensor) -> Thin:
-    """Return the QR factorisation of factors [n, r_k] side by side, by Householder reflections."""
-    wide = torch.cat([factor.detach().cpu().double() for factor in factors], dim=1)
-    return Thin(*torch.linalg.qr(wide))
+    Q [n, m] is orthonormal and R [m, sum r_k] upper triangular, m the lesser width; float64.
+    """
+    return torch.linalg.qr(torch.cat([f.detach().cpu().double() for f in factors], dim=1))
 
 
 def triangle(factor: torch.Tensor) -> torch.Tensor:

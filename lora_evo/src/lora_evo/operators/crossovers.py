@@ -32,7 +32,7 @@ from lora_evo.errors import LoraEvoError
 from lora_evo.operators.operator import Recipe, Setup
 from lora_evo.operators.slot_child import SlotChild, measured, unchanged
 from lora_evo.peft.adapter import Slot
-from lora_evo.thin import Thin, prepared, thin
+from lora_evo.thin import prepared, thin
 
 MOST_DROPPED = 0.99
 _FARTHEST = 4.0
@@ -145,8 +145,8 @@ class JointCore:
     """Updates of n parents in common orthonormal bases: D_k = Q_B `updates[k]` Q_A^T."""
 
     first: Slot
-    left: Thin
-    right: Thin
+    q_left: torch.Tensor
+    q_right: torch.Tensor
     updates: tuple[torch.Tensor, ...]
     """[min(out, sum r_k), min(in, sum r_k)] each, float64."""
 
@@ -170,8 +170,8 @@ class JointCore:
         loss = float(torch.linalg.vector_norm(values[k:])) / size if size else 0.0
         change = float(torch.linalg.matrix_norm(nearest - parent))
         length = row_length(slot)
-        a = (self.right.q @ (vt[:rank].T * length)).T
-        b = self.left.q @ (u[:, :k] * (values[:k] / (length * scale)))
+        a = (self.q_right @ (vt[:rank].T * length)).T
+        b = self.q_left @ (u[:, :k] * (values[:k] / (length * scale)))
         return SlotChild(
             filled(a, b, rank, scale),
             values[:k],
@@ -186,10 +186,10 @@ def join(slots: Sequence[Slot]) -> JointCore:
     # Without the scales, which would worsen the condition number of the stacked factors.
     left, right = thin(*(slot.B for slot in slots)), thin(*(slot.A.T for slot in slots))
     ranks = [slot.rank for slot in slots]
-    uppers = (side.upper.split_with_sizes(ranks, dim=1) for side in (left, right))
+    uppers = (side.R.split_with_sizes(ranks, dim=1) for side in (left, right))
     parts = zip(slots, *uppers, strict=True)
     updates = tuple((slot.scale * low) @ high.T for slot, low, high in parts)
-    return JointCore(slots[0], left, right, updates)
+    return JointCore(slots[0], left.Q, right.Q, updates)
 
 
 def filled(a: torch.Tensor, b: torch.Tensor, rank: int, scale: float) -> Slot:

@@ -11,6 +11,7 @@ are inner products <X Y, Z W> = sum((X^T Z) * (Y W^T)) of r x r Gram matrices.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from lora_evo.errors import LoraEvoError
 from lora_evo.operators.operator import Recipe, Setup
 from lora_evo.operators.slot_child import SlotChild, unchanged
 from lora_evo.peft.adapter import Slot
-from lora_evo.thin import Thin, prepared, thin
+from lora_evo.thin import prepared, thin
 
 # Most draws of one seed, until one of them can change a module enough.
 DRAWS = 64
@@ -103,8 +104,8 @@ class Components:
     D (if the values differ).
     """
 
-    left: Thin
-    right: Thin
+    left: Any
+    right: Any
     u: torch.Tensor
     """[min(out, r)]^2, orthogonal, float64."""
     v: torch.Tensor
@@ -132,11 +133,11 @@ class Components:
 def components(setup: Setup, path: str, slot: Slot) -> Components:
     """Split a module into its singular components."""
     left, right = thin(slot.B), thin(slot.A.T)
-    u, values, vt = torch.linalg.svd(left.upper @ right.upper.T)
+    u, values, vt = torch.linalg.svd(left.R @ right.R.T)
     # Short noise, repeated, is as good a probe as long noise, and cheaper.
     noise = setup.noise(path, "sign").standard_normal(_PROBE)
-    probe = torch.from_numpy(np.resize(noise, len(left.q)))
-    signs = torch.where(probe @ left.q @ u < 0, -1.0, 1.0).double()
+    probe = torch.from_numpy(np.resize(noise, len(left.Q)))
+    signs = torch.where(probe @ left.Q @ u < 0, -1.0, 1.0).double()
     v = vt.T.clone()
     v[:, : len(values)] *= signs[: len(values)]
     return Components(left, right, u * signs, v, values, slot.scale)
@@ -161,7 +162,9 @@ class Turns:
 
     def change(self, step: float) -> float:
         """Return |R_U S exp(g) R_V^T - S| / |S|; its derivative at step 0 is `slope`."""
-        self.turn_u, self.turn_v = cayley(step * self._skews).unbind()
+        half = step * self._skews / 2
+        eye = torch.eye(half.shape[-1], dtype=half.dtype)
+        self.turn_u, self.turn_v = torch.linalg.solve(eye - half, eye + half).unbind()
         most = math.log(LARGEST_GROWTH)
         self.growth = torch.exp(most * torch.tanh((step / most) * self._z))
         moved = (self.turn_u * (self._shares * self.growth)) @ self.turn_v.T
@@ -194,12 +197,10 @@ def rotate_bases(
         except LoraEvoError:
             continue
         half = turns.growth.sqrt()
-        left, right = (
-            _conjugated(parts.u, turns.turn_u * half),
-            _conjugated(parts.v, turns.turn_v * half),
-        )
-        b = parts.left.q @ (left @ parts.left.upper)
-        a = (parts.right.q @ (right @ parts.right.upper)).T
+        left = _conjugated(parts.u, turns.turn_u * half)
+        right = _conjugated(parts.v, turns.turn_v * half)
+        b = parts.left.Q @ (left @ parts.left.R)
+        a = (parts.right.Q @ (right @ parts.right.R)).T
         values = parts.values.clone()
         values[:rank] *= turns.growth
         return parts.child(Slot(a, b, slot.scale), turns.moved, values)
@@ -216,14 +217,6 @@ def _conjugated(basis: torch.Tensor, small: torch.Tensor) -> torch.Tensor:
     return result.mm(basis.T)
 
 
-def cayley(skew: torch.Tensor) -> torch.Tensor:
-    """Return (I - K/2)^-1 (I + K/2): orthogonal for skew-symmetric K [..., n, n] (Cayley 1846)."""
-    eye = torch.eye(skew.shape[-1], dtype=skew.dtype)
-    half = skew / 2
-    result: torch.Tensor = torch.linalg.solve(eye - half, eye + half)
-    return result
-
-
 def _mask(setup: Setup, path: str, slot: Slot, strength: float, tail: float) -> SlotChild:
     parts = components(setup, path, slot)
     if strength == 0.0 or parts.size == 0.0:
@@ -232,8 +225,8 @@ def _mask(setup: Setup, path: str, slot: Slot, strength: float, tail: float) -> 
     draws = torch.from_numpy(setup.noise(path, "S").standard_exponential(len(values)))
     kept, masked = masked_values(values, draws, strength, tail)
     length = float(torch.linalg.vector_norm(prepared(slot.A), dtype=torch.float64)) / slot.rank**0.5
-    a = parts.right.q @ (parts.v * length)
-    b = parts.left.q @ (parts.u[:, : len(kept)] * (kept * (parts.size / length)))
+    a = parts.right.Q @ (parts.v * length)
+    b = parts.left.Q @ (parts.u[:, : len(kept)] * (kept * (parts.size / length)))
     # Zeros if a side of the module is narrower than the rank.
     a, b = (pad(side, (0, slot.rank - side.shape[1])) for side in (a, b))
     a = a.T

@@ -9,8 +9,8 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from inspect import cleandoc
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
 from lora_evo.errors import LoraEvoError, is_number
@@ -152,11 +152,7 @@ class Operator:
         return cleandoc(self._function().__doc__ or "")
 
     def _function(self) -> Callable[[Setup], Recipe]:
-        if not isinstance(self.prepare, str):
-            return self.prepare
-        module, _, name = self.prepare.partition(":")
-        function: Callable[[Setup], Recipe] = getattr(import_module(module), name)
-        return function
+        return resolve_name(self.prepare) if isinstance(self.prepare, str) else self.prepare
 
 
 def stream(seed: int, *key: str) -> "np.random.Generator":

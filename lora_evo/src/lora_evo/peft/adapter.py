@@ -120,7 +120,7 @@ class Adapter:
         from peft import PeftModel, get_peft_model_state_dict
 
         model = getattr(model, "_orig_mod", model)
-        names = _peft_names(model)
+        names = list(getattr(model, "peft_config", ()))
         if name not in names:
             raise LoraEvoError(
                 f"the model has no PEFT adapter {name!r}; it has: {', '.join(names) or 'none'}"
@@ -155,7 +155,7 @@ class Adapter:
         experts = self.config.wrappers(self.slots)
         if experts and older(__version__, 0, 19):
             raise LoraEvoError(f"experts need peft 0.19 or newer: {pip_install('peft>=0.19')}")
-        if name in _peft_names(model):
+        if name in getattr(model, "peft_config", ()):
             raise LoraEvoError(
                 f"the model has a PEFT adapter {name!r} already; call model.delete_adapter first"
             )
@@ -184,10 +184,6 @@ class Adapter:
                 values = param if key else factor.detach()  # a key's are those of all its experts
                 param.data = values.to(param.device, factor.dtype, copy=True)
         return model
-
-
-def _peft_names(model: Any) -> list[str]:
-    return list(getattr(model, "peft_config", ()))
 
 
 @dataclass(frozen=True)
