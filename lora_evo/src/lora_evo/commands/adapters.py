@@ -8,14 +8,7 @@ import click
 from lora_evo.errors import LoraEvoError
 from lora_evo.family import family, tree
 from lora_evo.peft.directory import adapter_folders
-from lora_evo.terminal import (
-    FOLDER,
-    json_option,
-    number,
-    print_json,
-    say_unfit,
-    text_table,
-)
+from lora_evo.terminal import FOLDER, json_option, number, print_json, say_unfit, text_table
 
 
 @click.command()

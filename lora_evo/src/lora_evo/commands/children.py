@@ -60,6 +60,27 @@ def _row(operator: Operator) -> dict[str, Any]:
     }
 
 
+def _parameters_from(context: object, option: object, pairs: Sequence[str]) -> dict[str, Any]:
+    """Return parameters from `k=v` texts; a value is JSON if it parses, else text."""
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        name, sign, text = pair.partition("=")
+        if not sign or name in values:
+            raise LoraEvoError(f"--set {pair}: expected NAME=VALUE, each name once")
+        try:
+            values[name] = json.loads(text)
+        except ValueError:
+            values[name] = text
+    return values
+
+
+def _numbers(context: object, option: object, weights: str | None) -> list[float] | None:
+    try:
+        return None if weights is None else [float(word) for word in weights.split(",")]
+    except ValueError as error:
+        raise LoraEvoError(f"--weights {weights}: expected numbers joined by commas") from error
+
+
 def _child_options(
     weights: str = "", **seed: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -76,7 +97,7 @@ def _child_options(
             help="Random seed; equal seeds give equal children.", **seed,
         ),
         click.option(
-            "--set", "settings", multiple=True, metavar="NAME=VALUE",
+            "--set", "parameters", multiple=True, metavar="NAME=VALUE", callback=_parameters_from,
             help="Set a parameter of the operator, such as level=layer; may be repeated. "
             "`lora-evo operators` lists the parameters.",
         ),
@@ -86,7 +107,8 @@ def _child_options(
         json_option,
     ]  # fmt: skip
     if weights:
-        options.insert(0, click.option("--weights", metavar="W,W,...", help=weights))
+        form = {"metavar": "W,W,...", "callback": _numbers}
+        options.insert(0, click.option("--weights", help=weights, **form))
 
     def with_options(command: Callable[..., None]) -> Callable[..., None]:
         for option in reversed(options):
@@ -97,23 +119,12 @@ def _child_options(
 
 
 def _make(
-    kind: str,
-    name: str,
-    parents: Sequence[Path],
-    *,
-    out: Path,
-    settings: Sequence[str],
-    as_json: bool,
-    **options: Any,
+    kind: str, name: str, parents: Sequence[Path], out: Path, as_json: bool, **options: Any
 ) -> None:
     """Write a child and print its record; warn of settings of its parents that have no effect."""
     from lora_evo.children import write_child
 
-    operator = find_operator(name, kind)
-    parameters = _parameters_from(settings)
-    if "weights" in options:
-        options["weights"] = _numbers(options["weights"])
-    record = write_child(operator, parents, out, parameters=parameters, **options)
+    record = write_child(find_operator(name, kind), parents, out, **options)
     for parent in parents:
         lacking = len(record.modules) - len(adapter_files(parent).paths)
         if lacking:
@@ -203,27 +214,6 @@ def verify(child: Path, parents: tuple[Path, ...], as_json: bool) -> None:
             click.echo(f"  relative distance to the child made again: {result.difference:.3g}")
     if not result.identical:
         sys.exit(1)
-
-
-def _parameters_from(pairs: Sequence[str]) -> dict[str, Any]:
-    """Return parameters from `k=v` texts; a value is JSON if it parses, else text."""
-    values: dict[str, Any] = {}
-    for pair in pairs:
-        name, sign, text = pair.partition("=")
-        if not sign or name in values:
-            raise LoraEvoError(f"--set {pair}: expected NAME=VALUE, each name once")
-        try:
-            values[name] = json.loads(text)
-        except ValueError:
-            values[name] = text
-    return values
-
-
-def _numbers(weights: str | None) -> list[float] | None:
-    try:
-        return None if weights is None else [float(word) for word in weights.split(",")]
-    except ValueError as error:
-        raise LoraEvoError(f"--weights {weights}: expected numbers joined by commas") from error
 
 
 def _print_child(record: Lineage, out: Path, as_json: bool) -> None:
