@@ -247,7 +247,12 @@ def fitted(base: BaseModel, adapter: Adapter, folder: str, any_base: bool = True
     and, without any_base, names this base.
     """
     if not any_base:
-        check_base(base, adapter.config.base_model_name_or_path, folder)
+        named = adapter.config.base_model_name_or_path
+        if named and not same_base(named, base.name):
+            raise LoraEvoError(
+                f"{folder} is an adapter of the base model {named!r}, not of {base.name!r}; "
+                "name the right --model, or accept it with --any-base"
+            )
         check_bits(base.quantization, folder, " (--load-in-4bit), or accept it with --any-base")
     if experts := sorted(filter(None, map(adapter.config.parameter, adapter.slots))):
         raise LoraEvoError(
@@ -276,14 +281,6 @@ def fitted(base: BaseModel, adapter: Adapter, folder: str, any_base: bool = True
             f"{base.name}; they differ in {odd[0]}"
         )
     return adapter
-
-
-def check_base(base: BaseModel, named: str | None, folder: str) -> None:
-    if named and not same_base(named, base.name):
-        raise LoraEvoError(
-            f"{folder} is an adapter of the base model {named!r}, not of {base.name!r}; "
-            "name the right --model, or accept it with --any-base"
-        )
 
 
 def check_bits(quantization: str | None, folder: str, more: str = "") -> None:

@@ -3,6 +3,7 @@
 import ctypes
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import torch
@@ -62,16 +63,8 @@ def _recomputed(forward: Callable[..., Any], adapters: StackedAdapters) -> Calla
 
     def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         saving, recomputing = create_selective_checkpoint_contexts(KEPT)  # type: ignore[no-untyped-call]
-        return saving, both(adapters.same_route(), recomputing)  # the route of this call
+        route = adapters.routing.fixed(adapters.routing.current)  # that of this call
+        return saving, both(route, recomputing)
 
-    def run(*args: Any, **kwargs: Any) -> Any:
-        return checkpoint(
-            forward,
-            *args,
-            use_reentrant=False,
-            preserve_rng_state=False,
-            context_fn=contexts,
-            **kwargs,
-        )
-
-    return run
+    how: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
+    return partial(checkpoint, forward, context_fn=contexts, **how)

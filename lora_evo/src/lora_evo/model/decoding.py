@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from lora_evo.errors import LoraEvoError, first_line
 
@@ -370,11 +371,8 @@ def padded(
     rows: Sequence[Sequence[int]], device: torch.device, *, left: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return ids [rows, longest], 0 behind (left: before) each row, and where they are real."""
-    longest = max(map(len, rows))
-    ids = torch.zeros(len(rows), longest, dtype=torch.long)
-    real = torch.zeros(len(rows), longest, dtype=torch.bool)
-    for i, row in enumerate(rows):
-        columns = slice(longest - len(row), None) if left else slice(len(row))
-        ids[i, columns] = torch.tensor(row, dtype=torch.long)
-        real[i, columns] = True
+    parts = [torch.tensor(row, dtype=torch.long) for row in rows]
+    how: dict[str, Any] = {"batch_first": True, "padding_side": "left" if left else "right"}
+    ids = pad_sequence(parts, **how)
+    real = pad_sequence([torch.ones_like(part, dtype=torch.bool) for part in parts], **how)
     return ids.to(device), real.to(device)

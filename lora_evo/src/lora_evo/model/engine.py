@@ -227,11 +227,8 @@ def end_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:
     Raises LoraEvoError when there are none: no completion would ever end.
     """
     ends: set[int] = set()
-    for part in (
-        tokenizer,
-        model.config.get_text_config(),
-        getattr(model, "generation_config", None),
-    ):
+    config = model.config.get_text_config()
+    for part in (tokenizer, config, getattr(model, "generation_config", None)):
         named = getattr(part, "eos_token_id", None)
         ends |= set(named if isinstance(named, list) else () if named is None else (named,))
     if not ends:

@@ -10,6 +10,7 @@ scales them; the output layer is read as often as without chunks.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -123,15 +124,10 @@ class OutputLayer:
         """
         if len(hidden) <= self.chunk:
             return self._scores(hidden, targets, entropy)
-
-        def part(chunk: Tensor, goals: Tensor) -> Scores:
-            return self._scores(chunk, goals, entropy)
-
+        part = partial(self._scores, entropy=entropy)
         if not (torch.is_grad_enabled() and hidden.requires_grad):
-            pairs = zip(
-                torch.split(hidden, self.chunk), torch.split(targets, self.chunk), strict=True
-            )
-            return tuple(torch.cat(c) for c in zip(*(part(*p) for p in pairs), strict=True))
+            parts = map(part, torch.split(hidden, self.chunk), torch.split(targets, self.chunk))
+            return tuple(map(torch.cat, zip(*parts, strict=True)))
         scores: Scores = _Chunked.apply(  # type: ignore[no-untyped-call]
             hidden, targets, part, self.chunk, 1 + entropy
         )

@@ -76,42 +76,33 @@ class Packing:
     """[tokens], the query of each token."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Texts:
-    """The texts of a packed row: stems, then branches, each of which goes on from a stem."""
+def _texts(
+    prompts: Tokens, completions: Tokens, members: Sequence[int]
+) -> tuple[list[tuple[int, ...]], list[int], list[int], list[tuple[int, int | None]]]:
+    """Return the texts of rows, the member and the stem of each; and each row's stem and branch.
 
-    ids: list[tuple[int, ...]]
-    members: list[int]
-    stems: list[int]
-    """The stem of each text: a stem's own number."""
-    rows: list[tuple[int, int | None]]
-    """The stem of each row, and its branch where it has one."""
-
-    @classmethod
-    def of(cls, prompts: Tokens, completions: Tokens, members: Sequence[int]) -> "Texts":
-        """Return the texts of rows, without the last token of completions, which is not read."""
-        keys = list(zip(members, prompts, strict=True))
-        counts = Counter(key for key, c in zip(keys, completions, strict=True) if len(c) > 1)
-        stems: list[tuple[int, tuple[int, ...]]] = []  # with their members
-        branches: list[tuple[int, tuple[int, ...]]] = []  # with their stems
-        stem_of: dict[tuple[int, tuple[int, ...]], int] = {}
-        rows: list[tuple[int, int | None]] = []
-        for key, completion in zip(keys, completions, strict=True):
-            member, prompt, branch = *key, completion[:-1]
-            shared = counts[key] > 1
-            if not shared or key not in stem_of:
-                stem_of[key] = len(stems)
-                stems.append((member, prompt if shared else prompt + branch))
-            rows.append((stem_of[key], len(branches) if shared and branch else None))
-            if shared and branch:
-                branches.append((stem_of[key], branch))
-        n, parents = len(stems), [stem for stem, _ in branches]
-        return cls(
-            [text for _, text in stems + branches],
-            [stems[stem][0] for stem in (*range(n), *parents)],
-            [*range(n), *parents],
-            [(stem, None if branch is None else n + branch) for stem, branch in rows],
-        )
+    Rows of one member with one prompt share it as a stem, and each has its completion as a branch;
+    any other row is a stem, which is its own. The last token of a completion is not read.
+    """
+    keys = list(zip(members, prompts, strict=True))
+    counts = Counter(key for key, c in zip(keys, completions, strict=True) if len(c) > 1)
+    stems: list[tuple[int, tuple[int, ...]]] = []  # with their members
+    branches: list[tuple[int, tuple[int, ...]]] = []  # with their stems
+    stem_of: dict[tuple[int, tuple[int, ...]], int] = {}
+    rows: list[tuple[int, int | None]] = []
+    for key, completion in zip(keys, completions, strict=True):
+        (member, prompt), branch, shared = key, completion[:-1], counts[key] > 1
+        if not shared or key not in stem_of:
+            stem_of[key] = len(stems)
+            stems.append((member, prompt if shared else prompt + branch))
+        rows.append((stem_of[key], len(branches) if shared and branch else None))
+        if shared and branch:
+            branches.append((stem_of[key], branch))
+    n = len(stems)
+    stem_of_text = [*range(n), *(stem for stem, _ in branches)]
+    owners = [stems[stem][0] for stem in stem_of_text]
+    rows = [(stem, None if branch is None else n + branch) for stem, branch in rows]
+    return [text for _, text in stems + branches], owners, stem_of_text, rows
 
 
 def pack(
@@ -122,22 +113,22 @@ def pack(
     Returns ids [1, tokens], the member of each token, positions [1, tokens] in the row's text, the
     packing, and for each row the places of the tokens whose next one is in its completion.
     """
-    texts = Texts.of(prompts, completions, members)
-    lengths = np.array([len(text) for text in texts.ids])
-    order = sorted(range(len(lengths)), key=texts.members.__getitem__)
+    texts, owners, stem_of, rows = _texts(prompts, completions, members)
+    lengths = np.array([len(text) for text in texts])
+    order = sorted(range(len(lengths)), key=owners.__getitem__)
     starts = np.zeros_like(lengths)
     starts[order] = lengths[order].cumsum() - lengths[order]
-    stems = np.array(texts.stems)
+    stems = np.array(stem_of)
     begins = np.where(stems == np.arange(len(stems)), 0, lengths[stems])
     positions = np.concatenate([begins[i] + np.arange(lengths[i]) for i in order])
     places = []
-    for (stem, branch), prompt, completion in zip(texts.rows, prompts, completions, strict=True):
+    for (stem, branch), prompt, completion in zip(rows, prompts, completions, strict=True):
         last = int(starts[stem]) + len(prompt) - 1
         first = last + 1 if branch is None else int(starts[branch])
         places.append((last, *range(first, first + len(completion) - 1)))
     return (
-        torch.tensor([[token for i in order for token in texts.ids[i]]], device=device),
-        [texts.members[i] for i in order for _ in texts.ids[i]],
+        torch.tensor([[token for i in order for token in texts[i]]], device=device),
+        [owners[i] for i in order for _ in texts[i]],
         torch.tensor(positions[None], device=device),
         _packing(lengths, starts, begins, starts[stems], device),
         places,
@@ -231,13 +222,10 @@ def _attend(
     inverse = packing.places if len(packing.keys) == len(packing.queries) else None
     of_queries = packing.queries, packing.places, [block.texts * block.queries for block in blocks]
     of_keys = packing.keys, inverse, [block.texts * block.keys for block in blocks]
+    tables = (query, of_queries), (key, of_keys), (value, of_keys)
     sides = [
         torch.split(_rows(side[0].transpose(0, 1), numbers, places), sizes)
-        for side, (numbers, places, sizes) in (
-            (query, of_queries),
-            (key, of_keys),
-            (value, of_keys),
-        )
+        for side, (numbers, places, sizes) in tables
     ]
     parts = []
     for block, of_block, *inputs in zip(blocks, mask.of_blocks, *sides, strict=True):

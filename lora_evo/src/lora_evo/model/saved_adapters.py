@@ -100,9 +100,7 @@ def _open_on(
 
 def _check_effect(engine: Engine, base: BaseModel, saved: Mapping[str, Adapter]) -> None:
     """Raise LoraEvoError for an adapter that is not 0 and changes no log-probability."""
-    names = [
-        name for name, adapter in saved.items() if any(map(any_update, adapter.slots.values()))
-    ]
+    names = [name for name, a in saved.items() if any(map(any_update, a.slots.values()))]
     if not names:
         return
     vocabulary = base.model.config.get_text_config().vocab_size

@@ -84,14 +84,6 @@ def micro_batches(
 class LaidRows:
     """Rows as tensors, with the places of their completions."""
 
-    ids: Tensor
-    """[1, tokens] of the packed texts; or [rows, T], padded on the right."""
-    members: list[int]
-    """Member of each packed token, or of each padded row."""
-    positions: Tensor | None
-    """[1, tokens], positions in the row's text; None for padded rows."""
-    packing: Any
-    """`Packing` of packed texts; None for padded rows."""
     places: Tensor
     """[completion tokens], indices into the flattened `ids` whose next token is in a completion."""
     targets: Tensor
@@ -100,57 +92,19 @@ class LaidRows:
     """Completion tokens of each row."""
     longest: int
     """Tokens of the longest row without its last."""
-
-    @classmethod
-    def padded(
-        cls, rows: Sequence[Completed], members: Sequence[int], pad: int, device: torch.device
-    ) -> "LaidRows":
-        """Return padded rows; pad: any valid id, since no loss sees it."""
-        ids, real = padded([row.prompt_ids + row.completion_ids[:-1] for row in rows], device)
-        starts = [i * ids.shape[1] + len(row.prompt_ids) - 1 for i, row in enumerate(rows)]
-        places = [range(s, s + len(r.completion_ids)) for s, r in zip(starts, rows, strict=True)]
-        return cls._of(rows, torch.where(real, ids, pad), list(members), None, None, places)
-
-    @classmethod
-    def packed(
-        cls, rows: Sequence[Completed], members: Sequence[int], device: torch.device
-    ) -> "LaidRows":
-        """Return rows packed into one, the texts of each member together.
-
-        Rows of one member with one prompt share the prompt as a stem, and each has its completion
-        as a branch. Any other row is a stem.
-        """
-        from lora_evo.model.packing import pack  # imports transformers
-
-        prompts, completions = zip(*((r.prompt_ids, r.completion_ids) for r in rows), strict=True)
-        return cls._of(rows, *pack(prompts, completions, members, device))
-
-    @classmethod
-    def _of(
-        cls,
-        rows: Sequence[Completed],
-        ids: Tensor,
-        members: list[int],
-        positions: Tensor | None,
-        packing: Any,
-        places: Sequence[Iterable[int]],
-    ) -> "LaidRows":
-        return cls(
-            ids,
-            members,
-            positions,
-            packing,
-            torch.tensor([place for row in places for place in row], device=ids.device),
-            torch.tensor([t for row in rows for t in row.completion_ids], device=ids.device),
-            [len(row.completion_ids) for row in rows],
-            max(len(row.prompt_ids) + len(row.completion_ids) for row in rows) - 1,
-        )
+    ids: Tensor
+    """[1, tokens] of the packed texts; or [rows, T], padded on the right."""
+    members: list[int]
+    """Member of each packed token, or of each padded row."""
+    positions: Tensor | None
+    """[1, tokens], positions in the row's text; None for padded rows."""
+    packing: Any
+    """`Packing` of packed texts; None for padded rows."""
 
     def per_token(self, values: Sequence[float]) -> Tensor:
         """Repeat one value per row over the row's completion tokens."""
         device = self.targets.device
-        repeats = torch.tensor(self.lengths, device=device)
-        tensor = torch.tensor(values, device=device)
+        tensor, repeats = (torch.tensor(x, device=device) for x in (values, self.lengths))
         return tensor.repeat_interleave(repeats, output_size=len(self.targets))
 
 
@@ -210,9 +164,24 @@ class Scorer:
         """
         for row in rows:
             refuse_unknown(row.prompt_ids + row.completion_ids, self._vocabulary)
+        prompts, completions = [row.prompt_ids for row in rows], [r.completion_ids for r in rows]
+        device, lengths = self.adapters.device, list(map(len, completions))
+        laid: Any
         if self._packs:
-            return LaidRows.packed(rows, members, self.adapters.device)
-        return LaidRows.padded(rows, members, self._pad, self.adapters.device)
+            laid = self._packing.pack(prompts, completions, members, device)
+        else:
+            ids, real = padded([row.prompt_ids + row.completion_ids[:-1] for row in rows], device)
+            starts = [i * ids.shape[1] + len(prompt) - 1 for i, prompt in enumerate(prompts)]
+            spans = [range(start, start + n) for start, n in zip(starts, lengths, strict=True)]
+            laid = torch.where(real, ids, self._pad), list(members), None, None, spans
+        *texts, places = laid
+        return LaidRows(
+            torch.tensor([place for row in places for place in row], device=device),
+            torch.tensor([token for row in completions for token in row], device=device),
+            lengths,
+            max(len(row.prompt_ids) + len(row.completion_ids) for row in rows) - 1,
+            *texts,
+        )
 
     def scores(self, rows: LaidRows, *, member: int | None = None, entropy: bool = False) -> Scores:
         """Return log p of each completion token and, with entropy, the entropy of its distribution.

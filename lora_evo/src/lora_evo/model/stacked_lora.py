@@ -7,7 +7,7 @@ outside of one the model is the base.
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -90,10 +90,6 @@ class StackedAdapters:
             self.routing.keeps = False
             for layer in self.layers.values():
                 layer.kept = None
-
-    def same_route(self) -> AbstractContextManager[None]:
-        """Return a block in which the route in force at this call is in force once more."""
-        return self.routing.fixed(self.routing.current)
 
     def parameters_of(self, member: int) -> dict[str, nn.Parameter]:
         """Return the member's matrices by name: `<module path>.lora_A` and `.lora_B`."""

@@ -58,11 +58,8 @@ class SupervisedLearner:
         self.adapters = adapters
         self._budget, self._rate = micro_batch_tokens, learning_rate
         self._scorer = Scorer(adapters, chunk=chunk, checkpointing=checkpointing)
-        count = len(adapters.members)
-        self._optimizer = MemberAdamW(
-            [adapters.parameters_of(member) for member in range(count)],
-            max_grad_norm=max_grad_norm,
-        )
+        parameters = [adapters.parameters_of(member) for member in range(len(adapters.members))]
+        self._optimizer = MemberAdamW(parameters, max_grad_norm=max_grad_norm)
 
     def reset(self, member: int) -> None:
         self._optimizer.reset(member)
