@@ -23,7 +23,7 @@ from lora_evo.model import load_base_model
 from lora_evo.model.scoring import TokenPair
 from lora_evo.model.stacked_lora import export_adapter, stack_saved
 from lora_evo.model.supervised import SupervisedLearner, drawn
-from lora_evo.operators.operator import stream
+from lora_evo.random_streams import keyed_stream
 from lora_evo.recovery import (
     CHILD,
     CONTINUED,
@@ -102,7 +102,7 @@ def test_rows_of_one_prompt_are_on_one_side():
 
 
 def row(number, answer="abcd"):
-    picks = stream(0, "prompt", str(number)).integers(len(LETTERS), size=8)
+    picks = keyed_stream(0, "prompt", str(number)).integers(len(LETTERS), size=8)
     return PromptRow(number, "".join(LETTERS[pick] for pick in picks), answer)
 
 

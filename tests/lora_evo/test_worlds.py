@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lora_evo import OPERATORS, Adapter, AdapterConfig, Slot
 from lora_evo.children import make_child
-from lora_evo.operators.operator import stream
+from lora_evo.random_streams import keyed_stream
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PEFT names patterns that fit nothing
 SHAPES = {
@@ -145,7 +145,9 @@ def summed(world, share):
 
 
 def dropped(world, k, path, update):
-    points = stream(SEED, path, "entries", str(k)).random(tuple(update.shape), dtype="float32")
+    points = keyed_stream(SEED, path, "entries", str(k)).random(
+        tuple(update.shape), dtype="float32"
+    )
     return update * (torch.from_numpy(points) < world.density) / world.density
 
 
@@ -247,7 +249,7 @@ def check_dare(world):
         if k == 0:
             return update
         u, values, vt = torch.linalg.svd(update - first[path], full_matrices=False)
-        kept = torch.from_numpy(stream(SEED, path, "drop", str(k)).random(len(values)) >= 0.4)
+        kept = torch.from_numpy(keyed_stream(SEED, path, "drop", str(k)).random(len(values)) >= 0.4)
         return shares(world)[k] * (u * (values * kept / 0.6)) @ vt
 
     child = crossed(world, "dare", weights=world.weights, p=0.4)
@@ -267,7 +269,7 @@ def check_svd_subspace(world):
 
     def part(k, path, update):
         u, values, vt = torch.linalg.svd(update, full_matrices=False)
-        points = torch.from_numpy(stream(SEED, path, "triplet").random(len(values)))
+        points = torch.from_numpy(keyed_stream(SEED, path, "triplet").random(len(values)))
         mine = torch.searchsorted(bounds[:-1].contiguous(), points, right=True) == k
         return (u * (values * mine)) @ vt
 

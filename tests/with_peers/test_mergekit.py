@@ -5,7 +5,7 @@ import torch
 from by_hand import build_adapter, dense
 
 from lora_evo import merge
-from lora_evo.operators.operator import stream
+from lora_evo.random_streams import keyed_stream
 
 pytest.importorskip("mergekit")
 
@@ -74,7 +74,7 @@ def test_dare_of_the_same_entries_is_mergekits_but_for_the_common_factor(
         numbers = iter(range(len(updates)))
 
         def mask(chances):
-            noise = stream(seed, path, "entries", str(next(numbers)))
+            noise = keyed_stream(seed, path, "entries", str(next(numbers)))
             points = torch.from_numpy(noise.random(tuple(chances.shape), dtype="float32"))
             return (points < density).to(chances.dtype)
 

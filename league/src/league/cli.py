@@ -41,16 +41,15 @@ class Group(click.Group):
     """A group of commands whose errors are one line and an exit code."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run the command line; wrong usage is one line, too."""
         for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
             if getattr(sys, name) is None:  # closed by the caller: no file is to take its place
                 setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
         try:
             sys.exit(super().main(*args, **{**extra, "standalone_mode": False}))
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(error.exit_code)
         except click.ClickException as error:
-            if isinstance(error, click.exceptions.NoArgsIsHelpError):
-                error.show()
-                sys.exit(error.exit_code)
             context = getattr(error, "ctx", None)
             more = f"; see {context.command_path} --help" if context else ""
             _fail(error.format_message().strip().rstrip(".") + more, error.exit_code)

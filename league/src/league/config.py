@@ -72,7 +72,6 @@ class LeagueConfig:
 
     @property
     def model(self) -> RatingModel:
-        """The rating model of these constants."""
         return RatingModel(self.mu, self.sigma, self.beta, self.tau)
 
     def difference(self, other: "LeagueConfig") -> str:

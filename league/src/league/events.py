@@ -93,12 +93,8 @@ def _member_replaced(state: State, event: Event) -> None:
     operator, reason = event["operator"], event["reason"]
     rating, rounds, slots = Rating(*event["ratings"][child]), len(state.rounds), state.slots
     state.members[old.name] = replace(old, alive=False)
-    state.members[child] = Member(
-        *(child, old.role, old.slot, rounds, rating),
-        parents=parents,
-        operator=operator,
-        paired=old.paired,
-    )
+    life = child, old.role, old.slot, rounds, rating
+    state.members[child] = Member(*life, parents=parents, operator=operator, paired=old.paired)
     slots[old.role][old.slot] = child
     offset = (rating.mu - old.rating.mu) / len(slots[old.role])
     replacement = Replacement(old.name, child, parents, weights, operator, reason, rounds, offset)

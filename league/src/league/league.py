@@ -107,7 +107,6 @@ class League:
 
     @property
     def config(self) -> LeagueConfig:
-        """The settings of the league."""
         return self.state.config
 
     @property

@@ -30,7 +30,9 @@ def propose(state: State, round_number: int) -> list[Pair]:
             "round: every pair is weighed"
         )
     rng = stream(state.config.seed, "pair", round_number)
-    seats = [small[i] for i in _seats(small, len(large), rng)]
+    (share, extra), ties = divmod(len(large), len(small)), rng.random(len(small))
+    first = sorted(range(len(small)), key=lambda i: (small[i].paired, ties[i]))
+    seats = small * share + [small[i] for i in first[:extra]]
     chosen = _draw(_weights(state, large, seats), state.config.explore, rng)
     partners = [seats[seat] for seat in chosen]
     for i, member in enumerate(large if state.one_population else ()):
@@ -45,13 +47,6 @@ def propose(state: State, round_number: int) -> list[Pair]:
         Pair(f"{round_number}/{t.name}/{s.name}", round_number, t.name, s.name, chance)
         for (t, s), chance in zip(matchups, expected.tolist(), strict=True)
     ]
-
-
-def _seats(small: Sequence[Member], count: int, rng: np.random.Generator) -> list[int]:
-    """Return `count` indices of the smaller side, each floor or ceil of its fair share."""
-    (share, extra), ties = divmod(count, len(small)), rng.random(len(small))
-    order = sorted(range(len(small)), key=lambda i: (small[i].paired, ties[i]))
-    return list(range(len(small))) * share + order[:extra]
 
 
 def _draw(weights: Floats, explore: float, rng: np.random.Generator) -> list[int]:

@@ -29,11 +29,9 @@ SCHEMA = 3
 def write_new_league(directory: Path, config: LeagueConfig, event: Event) -> None:
     """Write the files of a new league; it exists when the last one, the settings, is written."""
     values = asdict(config)
-    text = canonical({"schema": SCHEMA, "config": values})
-    write_atomically(
-        directory / EVENTS, sealed({**event, "settings": _hash(canonical(values))}, "")
-    )
-    write_atomically(directory / SETTINGS, text)
+    founding = {**event, "settings": _hash(canonical(values))}
+    write_atomically(directory / EVENTS, sealed(founding, ""))
+    write_atomically(directory / SETTINGS, canonical({"schema": SCHEMA, "config": values}))
 
 
 class Store:

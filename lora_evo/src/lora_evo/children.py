@@ -44,8 +44,6 @@ _KEPT = 16 * 2**20
 
 @dataclass(frozen=True, eq=False)
 class Child:
-    """A new adapter and its lineage."""
-
     adapter: Adapter
     lineage: Lineage
 
@@ -106,8 +104,7 @@ def mutate_directory(
     One module at a time is in memory. Raises `LoraEvoError`, and then leaves no file.
     """
     settings: dict[str, Any] = {"seed": seed, "strength": strength, "parameters": parameters}
-    operation = find_operator(operator, "mutation")
-    return write_child(operation, [parent], out, overwrite=overwrite, **settings)
+    return write_child("mutation", operator, [parent], out, overwrite=overwrite, **settings)
 
 
 def cross_directory(
@@ -122,8 +119,7 @@ def cross_directory(
 ) -> Lineage:
     """Write the child of adapter directories to `out`, with its lineage.json; see `cross`."""
     settings: dict[str, Any] = {"seed": seed, "weights": weights, "parameters": parameters}
-    operation = find_operator(operator, "crossover")
-    return write_child(operation, parents, out, overwrite=overwrite, **settings)
+    return write_child("crossover", operator, parents, out, overwrite=overwrite, **settings)
 
 
 def merge(
@@ -164,8 +160,7 @@ def merge_directory(
 ) -> Lineage:
     """Write the merge of adapter directories to `out`, with its lineage.json; see `merge`."""
     settings: dict[str, Any] = {"seed": seed, "weights": weights, "parameters": parameters}
-    operation = find_operator(method, "merge")
-    return write_child(operation, adapters, out, overwrite=overwrite, **settings)
+    return write_child("merge", method, adapters, out, overwrite=overwrite, **settings)
 
 
 def make_child(
@@ -203,7 +198,6 @@ class Birth:
         strength: float | None = None,
         weights: Sequence[float] | None = None,
     ) -> None:
-        """Check an operator's settings and its parents, and fill in defaults."""
         operator.check_parameters(parameters)
         if strength is None:
             strength = operator.default_strength
@@ -373,7 +367,8 @@ def _merged_config(
 
 
 def write_child(
-    operator: Operator,
+    kind: str,
+    operator: str | Operator,
     sources: Sequence[PathLike],
     target: PathLike,
     *,
@@ -381,13 +376,14 @@ def write_child(
     **settings: Any,
 ) -> Lineage:
     """Open the parents' directories, and write the child module by module; settings: of `Birth`."""
-    parents, out = [Path(source) for source in sources], Path(target)
+    operation, out = find_operator(operator, kind), Path(target)
+    parents = [Path(source) for source in sources]
     shortest_unique_names(parents)  # refuses duplicates
     for parent in parents:
         if parent.resolve() in (out.resolve(), *out.resolve().parents):
             raise LoraEvoError(f"{out} is the parent {parent} or lies inside it; name another out")
     refuse_existing(out, overwrite=overwrite)
-    birth = Birth([open_adapter(parent) for parent in parents], operator, **settings)
+    birth = Birth([open_adapter(parent) for parent in parents], operation, **settings)
     readers = [parent for parent in birth.parents if isinstance(parent, AdapterReader)]
     records = [record for record in map(read_lineage, parents) if record]
     with appearing(out, overwrite=overwrite) as draft:

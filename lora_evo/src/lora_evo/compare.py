@@ -15,7 +15,6 @@ from lora_evo.peft.adapter import (
     check_comparable,
     open_adapter,
     slot_digest,
-    slot_source,
 )
 from lora_evo.peft.directory import PathLike, combine
 from lora_evo.thin import one_thread, prepared, triangle
@@ -42,16 +41,13 @@ def effective_rank(values: torch.Tensor) -> float:
     """Return exp of the entropy of the normalised singular values (Roy & Vetterli 2007)."""
     plain = [value for value in values.tolist() if value > 0.0]
     total = math.fsum(plain)
-    if total == 0.0:
-        return 0.0
     shares = [value / total for value in plain]
-    return math.exp(-sum(share * math.log(share) for share in shares))
+    return math.exp(-sum(share * math.log(share) for share in shares)) if shares else 0.0
 
 
 def numerical_rank(values: torch.Tensor) -> int:
     """Return the number of singular values (largest first) above a millionth of the largest."""
-    plain = values.tolist()
-    return sum(value > max(0.0, NEGLIGIBLE * plain[0]) for value in plain)
+    return int((values > NEGLIGIBLE * values[0]).sum())
 
 
 def dead_pairs(slot: Slot) -> int:
@@ -144,7 +140,8 @@ def retention(
     Both are adapters, or directories, which are read module by module. Ranks and alphas may differ.
     any_base: the names of their base models may differ, too. Raises `LoraEvoError`.
     """
-    named = {"the parent": slot_source(parent), "the child": slot_source(child)}
+    sides = {"the parent": parent, "the child": child}
+    named = {t: a if isinstance(a, Adapter) else open_adapter(a) for t, a in sides.items()}
     return _compared(named, any_base)
 
 

@@ -79,7 +79,6 @@ class Member:
         return 0 if self.lineage is None else self.lineage.generation
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the name, the hashes and the main fields of the lineage, JSON-ready."""
         record, fields = self.lineage, ("operator", "seed", "relative_change")
         return {
             "name": self.name,

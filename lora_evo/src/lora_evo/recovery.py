@@ -10,18 +10,18 @@ its completion's tokens.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from statistics import fmean
+from statistics import fmean, median_low
 from typing import Any, Self
 
 import numpy as np
 import torch
 
 from lora_evo.model.base import BaseModel, fitted
-from lora_evo.model.random_streams import derive_seed, stream
 from lora_evo.model.stacked_lora import import_adapter, starting_a
 from lora_evo.model.supervised import SupervisedLearner, drawn
 from lora_evo.peft.adapter import Adapter, Slot
 from lora_evo.probe import BATCH_SIZE, stacked
+from lora_evo.random_streams import derive_seed, stream
 from lora_evo.retention_rows import PromptRow, encode_row, split_rows
 
 USUAL_CHECKS = (0, 1, 2, 4, 6, 8, 10, 12, 16, 20, 24, 30, 36, 42, 50)
@@ -76,8 +76,7 @@ class Recovery:
 
     def median(self, who: str = CHILD) -> float | None:
         """Return the recovery step of the median seed; None if later than the last check."""
-        ordered = sorted(math.inf if step is None else step for step in self.steps(who))
-        median = ordered[(len(ordered) - 1) // 2]
+        median = median_low(math.inf if step is None else step for step in self.steps(who))
         return None if math.isinf(median) else median
 
     def passed(self, who: str = CHILD) -> bool:

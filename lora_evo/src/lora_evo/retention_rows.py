@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.model.random_streams import derive_seed, stream
 from lora_evo.model.scoring import TokenPair
 from lora_evo.model.supervised import token_pair
 from lora_evo.peft.directory import PathLike
+from lora_evo.random_streams import derive_seed, stream
 
 HELD_OUT = 0.2
 """Share of a file's different prompts that is held out."""

@@ -107,7 +107,7 @@ def _child_options(
         json_option,
     ]  # fmt: skip
     if weights:
-        form = {"metavar": "W,W,...", "callback": _numbers}
+        form: dict[str, Any] = {"metavar": "W,W,...", "callback": _numbers}
         options.insert(0, click.option("--weights", help=weights, **form))
 
     def with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -124,7 +124,7 @@ def _make(
     """Write a child and print its record; warn of settings of its parents that have no effect."""
     from lora_evo.children import write_child
 
-    record = write_child(find_operator(name, kind), parents, out, **options)
+    record = write_child(kind, name, parents, out, **options)
     for parent in parents:
         lacking = len(record.modules) - len(adapter_files(parent).paths)
         if lacking:

@@ -22,7 +22,7 @@ from lora_evo.terminal import (
 )
 
 if TYPE_CHECKING:  # they bring torch
-    from lora_evo.compare import Gap, Retention
+    from lora_evo.compare import Retention
     from lora_evo.probe import Behaviour
     from lora_evo.recovery import Recovery
 
@@ -113,8 +113,18 @@ def _print_json(child: Path, measures: "Measures", trained: "Recovery | None") -
 
 
 def _print_text(child: Path, measures: "Measures", trained: "Recovery | None") -> None:
-    for name, (gaps, outputs) in measures.items():
-        _print_gap(f"{child} against {name}", gaps.whole, outputs)
+    for name, (gaps, b) in measures.items():
+        gap = gaps.whole
+        click.echo(
+            f"{child} against {name}: change {number(gap.relative_change, 'from zero')}, distance "
+            f"{number(gap.distance)}, cosine {number(gap.cosine)}, "
+            f"norm ratio {number(gap.norm_ratio)}"
+        )
+        if b is not None:
+            click.echo(
+                f"  KL(parent||child) {b.kl:.4g} nats/token, KL(base||parent) {b.kl_scale:.4g}, "
+                f"ratio {number(b.kl_ratio)} ({b.prompts} prompts, {b.tokens} tokens)"
+            )
     valid, since = _moments(child)
     state = "each module's from the parent it came from" if valid else "begin it anew"
     if valid is None:
@@ -164,18 +174,6 @@ def _run(
         return behaviour, None
     with counter("training steps") as progress:
         return behaviour, recovery(base, parents, adapter, examples, progress=progress, **training)
-
-
-def _print_gap(title: str, gap: "Gap", behaviour: "Behaviour | None") -> None:
-    click.echo(
-        f"{title}: change {number(gap.relative_change, 'from zero')}, distance "
-        f"{number(gap.distance)}, cosine {number(gap.cosine)}, norm ratio {number(gap.norm_ratio)}"
-    )
-    if b := behaviour:
-        click.echo(
-            f"  KL(parent||child) {b.kl:.4g} nats/token, KL(base||parent) {b.kl_scale:.4g}, "
-            f"ratio {number(b.kl_ratio)} ({b.prompts} prompts, {b.tokens} tokens)"
-        )
 
 
 def _print_training(child: str, trained: "Recovery") -> None:

@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from lora_evo.model.engine import Engine, Request, Rollout, before_stop, encoded
-from lora_evo.model.random_streams import derive_seed, stream
 from lora_evo.peft.config import TARGET_MODULES
+from lora_evo.random_streams import derive_seed, stream
 
 if TYPE_CHECKING:
     from lora_evo.model.base import (

@@ -17,9 +17,9 @@ from lora_evo import Adapter
 from lora_evo.errors import LoraEvoError
 from lora_evo.model.decoding import Decoder, KVCache, decoder_of, padded, turning_length
 from lora_evo.model.engine import Engine, Request, Rollout, Samples, embedding_rows, end_tokens
-from lora_evo.model.random_streams import stream
 from lora_evo.model.stacked_lora import StackedAdapters, import_adapter
 from lora_evo.peft.names import as_in
+from lora_evo.random_streams import stream
 
 _FIRST_ROOM = 64
 """Positions set aside for completions at first."""

@@ -92,12 +92,11 @@ class MemberAdamW:
         torch._foreach_lerp_(first, grads, 1.0 - _BETA1)
         torch._foreach_mul_(second, beta2)
         torch._foreach_addcmul_(second, grads, grads, 1.0 - beta2)
-        correction1 = 1.0 - _BETA1**state.step
-        correction2 = 1.0 - beta2**state.step
         denominator = torch._foreach_sqrt(second)
-        torch._foreach_div_(denominator, math.sqrt(correction2))
+        torch._foreach_div_(denominator, math.sqrt(1.0 - beta2**state.step))
         torch._foreach_add_(denominator, _EPSILON)
-        torch._foreach_addcdiv_(parameters, first, denominator, -learning_rate / correction1)
+        rate = learning_rate / (1.0 - _BETA1**state.step)
+        torch._foreach_addcdiv_(parameters, first, denominator, -rate)
         if self._offload:
             torch._foreach_copy_(state.exp_avg, first)
             torch._foreach_copy_(state.exp_avg_sq, second)

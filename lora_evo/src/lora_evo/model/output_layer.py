@@ -8,9 +8,7 @@ scales them; the output layer is read as often as without chunks.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -124,13 +122,11 @@ class OutputLayer:
         """
         if len(hidden) <= self.chunk:
             return self._scores(hidden, targets, entropy)
-        part = partial(self._scores, entropy=entropy)
         if not (torch.is_grad_enabled() and hidden.requires_grad):
-            parts = map(part, torch.split(hidden, self.chunk), torch.split(targets, self.chunk))
+            sides = torch.split(hidden, self.chunk), torch.split(targets, self.chunk)
+            parts = (self._scores(*pair, entropy) for pair in zip(*sides, strict=True))
             return tuple(map(torch.cat, zip(*parts, strict=True)))
-        scores: Scores = _Chunked.apply(  # type: ignore[no-untyped-call]
-            hidden, targets, part, self.chunk, 1 + entropy
-        )
+        scores: Scores = _Chunked.apply(hidden, targets, self, entropy)  # type: ignore[no-untyped-call]
         return scores
 
 
@@ -139,20 +135,16 @@ class _Chunked(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        hidden: Tensor,
-        targets: Tensor,
-        scores: Callable[[Tensor, Tensor], Scores],
-        chunk: int,
-        columns: int,
+        ctx: Any, hidden: Tensor, targets: Tensor, layer: OutputLayer, entropy: bool
     ) -> Scores:
+        columns = 1 + entropy
         values = [hidden.new_empty(len(hidden), dtype=torch.float32) for _ in range(columns)]
         slopes = [torch.empty_like(hidden) for _ in range(columns)]
-        for start in range(0, len(hidden), chunk):
-            here = slice(start, start + chunk)
+        for start in range(0, len(hidden), layer.chunk):
+            here = slice(start, start + layer.chunk)
             with torch.enable_grad():
                 x = hidden[here].detach().requires_grad_()
-                parts = scores(x, targets[here])
+                parts = layer._scores(x, targets[here], entropy)
             for i, column in enumerate(parts):
                 (slopes[i][here],) = torch.autograd.grad(
                     column, x, torch.ones_like(column), retain_graph=i + 1 < columns
@@ -168,4 +160,4 @@ class _Chunked(torch.autograd.Function):
         for grad, slope in zip(grads, ctx.saved_tensors, strict=True):
             part = grad[:, None].to(slope.dtype) * slope
             total = part if total is None else total.add_(part)
-        return total, None, None, None, None
+        return total, None, None, None

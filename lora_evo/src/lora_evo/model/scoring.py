@@ -37,13 +37,11 @@ class TokenPair:
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """Tokens of both."""
         return self.prompt_ids + self.completion_ids
 
     @property
     def length(self) -> int:
-        """Number of tokens."""
-        return len(self.prompt_ids) + len(self.completion_ids)
+        return len(self.ids)
 
 
 R = TypeVar("R", bound=Completed)

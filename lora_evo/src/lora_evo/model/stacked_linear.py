@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 import torch.nn.functional as F
@@ -26,14 +26,20 @@ _GROUP_FROM_TOKENS = 16
 """From this many tokens a row on, every stretch of one member has products of its own."""
 
 
+Runs: TypeAlias = tuple[tuple[int, int, int], ...]
+"""(member, first row, row after the last) of stretches of equal members."""
+Plan: TypeAlias = tuple[nn.Linear, Runs, list[int], list[float]]
+"""A frozen layer, the runs on it, which of the stacked factors each run has, and its scale."""
+
+
 @dataclass(frozen=True)
 class Route:
     """Whom each row of the batch belongs to, prepared for the products."""
 
     rows: tuple[int, ...]
     """Member's index per row, or BASE."""
-    runs: tuple[tuple[int, int, int], ...]
-    """(member, first row, row after the last) for each stretch of equal members; not the base."""
+    runs: Runs
+    """Not those of the base."""
     device: torch.device
 
     @classmethod
@@ -132,9 +138,9 @@ class StackedLoRALinear(nn.Module):
         members = [member for member, _, _ in runs]
         down, up, entries = self._stacks(members, x)
         factors = [self.lora_A[m] for m in members] + [self.lora_B[m] for m in members]
-        scales = [self.scales[m] for m in members]
+        plan: Plan = base, runs, entries, [self.scales[m] for m in members]
         y = _GroupedLinear.apply(  # type: ignore[no-untyped-call]
-            rows.contiguous(), base, down, up, scales, runs, entries, *factors
+            rows.contiguous(), down, up, plan, *factors
         )
         return cast(Tensor, y).view(*x.shape[:-1], -1)
 
@@ -205,7 +211,7 @@ class StackedLoRALinear(nn.Module):
         return route, origin, down, up, (base.weight, base.bias) if plain else None
 
 
-def _even(runs: Sequence[tuple[int, int, int]], rows: int) -> bool:
+def _even(runs: Runs, rows: int) -> bool:
     """All runs have one length and together cover every row."""
     lengths = [stop - start for _, start, stop in runs]
     return len(set(lengths)) == 1 and sum(lengths) == rows
@@ -240,24 +246,16 @@ class _GroupedLinear(torch.autograd.Function):
     """x W^T + bias, plus scale_i x_i A_i^T B_i^T on the rows of each run i; gradients of x, A, B.
 
     Forward and backward add the updates in place into the dense product, which saves three passes
-    over the activations. x [rows, T, in], base frozen with weights W [out, in]; down [n, r, in] and
-    up [n, r, out] are A and scale * B^T in the dtype of x, entries[i] which of the n run i has,
-    factors each run's A and then each B itself, whose gradients have the parameter's dtype; runs[i]
-    = (member, first row, row after the last). Rows in no run get no update.
+    over the activations. x [rows, T, in]; down [n, r, in] and up [n, r, out] are A and scale * B^T
+    in the dtype of x, factors each run's A and then each B itself, whose gradients have the
+    parameter's dtype. Rows in no run get no update.
     """
 
     @staticmethod
     def forward(
-        ctx: Any,
-        x: Tensor,
-        base: nn.Linear,
-        down: Tensor,
-        up: Tensor,
-        scales: list[float],
-        runs: tuple[tuple[int, int, int], ...],
-        entries: list[int],
-        *factors: Tensor,
+        ctx: Any, x: Tensor, down: Tensor, up: Tensor, plan: Plan, *factors: Tensor
     ) -> Tensor:
+        base, runs, entries, _ = plan
         y = product(base, x)
         g = len(runs)
         if _even(runs, x.shape[0]):
@@ -270,29 +268,29 @@ class _GroupedLinear(torch.autograd.Function):
                 torch.mm(x_i, down[entry].t(), out=z[here])
                 y_i.addmm_(z[here], up[entry])
         ctx.save_for_backward(x, down, up, z)
-        ctx.base = base
-        ctx.runs, ctx.scales, ctx.entries, ctx.factors = runs, scales, entries, factors
+        ctx.plan, ctx.factors = plan, factors
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, down, up, z = ctx.saved_tensors
-        grad, g, grad_x = grad.contiguous(), len(ctx.runs), None
+        base, runs, entries, scales = ctx.plan
+        grad, g, grad_x = grad.contiguous(), len(runs), None
         if ctx.needs_input_grad[0]:
-            weight = dense(ctx.base)
+            weight = dense(base)
             grad_x = torch.matmul(grad.to(weight.dtype), weight).to(grad.dtype)
-        if _even(ctx.runs, x.shape[0]):
+        if _even(runs, x.shape[0]):
             grad_g = grad.view(g, -1, grad.shape[2])
-            grad_z = torch.bmm(grad_g, _chosen(up, ctx.entries).transpose(1, 2))
+            grad_z = torch.bmm(grad_g, _chosen(up, entries).transpose(1, 2))
             grad_up = torch.bmm(z.view(g, -1, z.shape[1]).transpose(1, 2), grad_g)
             grad_down = torch.bmm(grad_z.transpose(1, 2), x.view(g, -1, x.shape[2]))
             if grad_x is not None:
-                grad_x.view(g, -1, x.shape[2]).baddbmm_(grad_z, _chosen(down, ctx.entries))
+                grad_x.view(g, -1, x.shape[2]).baddbmm_(grad_z, _chosen(down, entries))
         else:
             grad_down = down.new_empty(g, *down.shape[1:])
             grad_up = up.new_empty(g, *up.shape[1:])
-            slices = zip(ctx.entries, _slices(ctx.runs, grad, x), strict=True)
+            slices = zip(entries, _slices(runs, grad, x), strict=True)
             for i, (entry, (here, grad_i, x_i)) in enumerate(slices):
                 grad_z = grad_i @ up[entry].t()
                 torch.mm(z[here].t(), grad_i, out=grad_up[i])
@@ -300,14 +298,12 @@ class _GroupedLinear(torch.autograd.Function):
                 if grad_x is not None:
                     grad_x.view(-1, x.shape[2])[here].addmm_(grad_z, down[entry])
         dtype = ctx.factors[0].dtype
-        ups = torch._foreach_mul(grad_up.to(dtype).transpose(1, 2).unbind(), ctx.scales)
+        ups = torch._foreach_mul(grad_up.to(dtype).transpose(1, 2).unbind(), scales)
         gradients = _add_to_gradients(ctx.factors, [*grad_down.to(dtype).unbind(), *ups])
-        return grad_x, *[None] * 6, *gradients
+        return grad_x, None, None, None, *gradients
 
 
-def _slices(
-    runs: Sequence[tuple[int, int, int]], one: Tensor, other: Tensor
-) -> list[tuple[slice, Tensor, Tensor]]:
+def _slices(runs: Runs, one: Tensor, other: Tensor) -> list[tuple[slice, Tensor, Tensor]]:
     """For each run: its slice of the flattened rows, and both tensors there as matrices."""
     T = one.shape[1]
     flat = one.view(-1, one.shape[2]), other.view(-1, other.shape[2])

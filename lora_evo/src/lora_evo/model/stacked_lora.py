@@ -19,9 +19,9 @@ from lora_evo.errors import LoraEvoError
 from lora_evo.model.base import model_class
 from lora_evo.model.engine import unknown_adapter
 from lora_evo.model.lean_layers import patch_llama_modules
-from lora_evo.model.random_streams import derive_seed, stream
 from lora_evo.model.stacked_linear import BASE, Route, Routing, StackedLoRALinear
 from lora_evo.peft.config import TARGET_MODULES
+from lora_evo.random_streams import derive_seed, stream
 
 _EXPERT_NAMES = ("gate", "gate_proj", "up_proj", "down_proj", "w1", "w2", "w3")
 """Layers that PEFT 0.21 takes for layers of experts, in most mixtures of experts."""
@@ -48,7 +48,6 @@ class StackedAdapters:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
         return next(self.model.parameters()).device
 
     def index(self, member: str | None) -> int:
@@ -139,7 +138,7 @@ def stack_adapters(
     largest = max(min(linear.in_features, linear.out_features) for linear in chosen.values())
     if not 1 <= r <= largest:
         raise LoraEvoError(f"rank r is {r}; expected 1 to {largest}, which an update here can have")
-    adapters = put_on(model, chosen, members, r, lora_alpha)
+    adapters = put_on(model, chosen, list(members), r, lora_alpha)
     for path, layer in adapters.layers.items():
         for member, down in zip(members, layer.lora_A, strict=True):
             down.copy_(starting_a(tuple(down.shape), derive_seed(seed, "lora_A", member, path)))
@@ -208,14 +207,11 @@ def export_adapter(adapters: StackedAdapters, member: int, base_model: str | Non
         target_modules=rf"{re.escape(text)}.*\.({'|'.join(names)})" if text else names,
         base_model_name_or_path=base_model,
     )
-    slots = {
-        path: Slot(
-            layer.lora_A[member].detach().to("cpu", copy=True),
-            layer.lora_B[member].detach().to("cpu", copy=True),
-            layer.scales[member],
-        )
-        for path, layer in adapters.layers.items()
-    }
+    slots = {}
+    for path, layer in adapters.layers.items():
+        factors = (layer.lora_A[member], layer.lora_B[member])
+        a, b = (factor.detach().to("cpu", copy=True) for factor in factors)
+        slots[path] = Slot(a, b, layer.scales[member])
     return Adapter(config, slots)
 
 
@@ -269,11 +265,7 @@ def merge_adapter(model: Any, adapter: Adapter) -> None:
 
 
 def put_on(
-    model: nn.Module,
-    linears: Mapping[str, nn.Linear],
-    members: Sequence[str],
-    r: int,
-    lora_alpha: float,
+    model: nn.Module, linears: Mapping[str, nn.Linear], members: list[str], r: int, alpha: float
 ) -> StackedAdapters:
     """Freeze the model and put members whose A and B are 0 on these of its layers, in place."""
     model.requires_grad_(False)
@@ -285,13 +277,13 @@ def put_on(
             "cannot be told: leave layers of experts out of the target_modules"
         )
     layers = {
-        path: StackedLoRALinear(linear, len(members), r, lora_alpha / r, routing)
+        path: StackedLoRALinear(linear, len(members), r, alpha / r, routing)
         for path, linear in linears.items()
     }
     for path, layer in layers.items():
         _put(model, path, layer)
     patched = patch_llama_modules(model)
-    return StackedAdapters(model, layers, list(members), r, lora_alpha, routing, patched)
+    return StackedAdapters(model, layers, members, r, alpha, routing, patched)
 
 
 def text_path(model: Any) -> str:

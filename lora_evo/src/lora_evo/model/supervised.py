@@ -14,17 +14,15 @@ from torch import Tensor
 from lora_evo.errors import LoraEvoError
 from lora_evo.model.engine import encoded
 from lora_evo.model.optimizer import MemberAdamW
-from lora_evo.model.random_streams import derive_seed, stream
 from lora_evo.model.scoring import Scorer, TokenPair
 from lora_evo.model.stacked_lora import StackedAdapters
+from lora_evo.random_streams import derive_seed, stream
 
 
 def token_pair(tokenizer: Any, prompt: str, completion: str, *, special: bool = False) -> TokenPair:
     """Encode a prompt and its completion; special: see `encoded`."""
-    return TokenPair(
-        encoded(tokenizer, prompt, special),
-        tuple(tokenizer.encode(completion, add_special_tokens=False)),
-    )
+    completion_ids = tokenizer.encode(completion, add_special_tokens=False)
+    return TokenPair(encoded(tokenizer, prompt, special), tuple(completion_ids))
 
 
 def drawn(count: int, batch_size: int, step: int, seed: int) -> list[int]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import torch
 
@@ -39,6 +39,7 @@ _BASE = "base@zero"
 """Label of the zero adapter that the base's rows use."""
 _DRAFTS = "populab-adapters"
 _UNSERVED = ("lm_head", "embed_tokens")
+Decode: TypeAlias = Callable[[Sequence[int]], str]
 
 
 @dataclass(frozen=True)
@@ -241,10 +242,7 @@ def sampling_arguments(
 
 
 def rollout_of(
-    request: Request,
-    sampled: Any,
-    end_tokens: Sequence[int],
-    decode: Callable[[Sequence[int]], str],
+    request: Request, sampled: Any, end_tokens: Sequence[int], decode: Decode
 ) -> Rollout:
     """Return the rollout of a `vllm.CompletionOutput`, cut after its first stop text."""
     ids = tuple(int(token) for token in sampled.token_ids)
@@ -258,9 +256,7 @@ def rollout_of(
     return Rollout(request.adapter, request.prompt_ids, ids[:length], logprobs[:length], why)
 
 
-def stopped_at(
-    ids: Sequence[int], stop: Sequence[str], decode: Callable[[Sequence[int]], str]
-) -> int | None:
+def stopped_at(ids: Sequence[int], stop: Sequence[str], decode: Decode) -> int | None:
     """Return the number of tokens up to the end of the first stop text; None without any."""
 
     def complete(length: int) -> bool:

@@ -18,9 +18,10 @@ import torch
 
 from lora_evo.errors import LoraEvoError
 from lora_evo.operators.crossovers import filled, join, row_length
-from lora_evo.operators.operator import Recipe, Setup, stream
+from lora_evo.operators.operator import Recipe, Setup
 from lora_evo.operators.slot_child import SlotChild, measured
 from lora_evo.peft.adapter import Slot
+from lora_evo.random_streams import keyed_stream
 from lora_evo.thin import prepared
 
 _LEAST_DENSITY = 0.001
@@ -163,7 +164,7 @@ def _of_entries(setup: Setup, sparsify: Sparsify, *, elect: bool, normalise: boo
         _check_rank(setup, path, slots)
         rows = [prepared(slot.A).T.to(target.dtype) for slot in slots]
         spare = max(_SPARE, rank + _SPARE - sum(slot.rank for slot in slots))
-        noise = stream(0, path, "start").standard_normal((target.shape[1], spare))
+        noise = keyed_stream(0, path, "start").standard_normal((target.shape[1], spare))
         start = torch.cat([*rows, torch.from_numpy(noise).to(target.dtype)], dim=1)
         left, values, right = nearest(target, start, rank)
         length = row_length(slots[0])

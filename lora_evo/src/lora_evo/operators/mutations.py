@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch.nn.functional import pad
 
-from lora_evo.compare import NEGLIGIBLE, singular_values
+from lora_evo.compare import NEGLIGIBLE, numerical_rank, singular_values
 from lora_evo.errors import LoraEvoError
 from lora_evo.operators.operator import Recipe, Setup
 from lora_evo.operators.slot_child import SlotChild, unchanged
@@ -119,11 +119,6 @@ class Components:
         """Frobenius norm of B A."""
         return float(torch.linalg.vector_norm(self.values))
 
-    @property
-    def alive(self) -> torch.Tensor:
-        """Whether each value is above a millionth of the largest [k], bool."""
-        return (self.values > 0) & (self.values > NEGLIGIBLE * self.values[0])
-
     def child(self, slot: Slot, change: float, values: torch.Tensor) -> SlotChild:
         """Return the child's module; values: the singular values of its B A, in any order."""
         spectrum = torch.sort(values, descending=True).values * self.scale
@@ -182,7 +177,7 @@ def rotate_bases(
     column and row space stay. Raises `LoraEvoError` if no draw reaches the target.
     """
     parts = components(setup, path, slot)
-    rank = int(parts.alive.sum())
+    rank = numerical_rank(parts.values)
     if target == 0.0 or rank == 0 or (rank == 1 and rescaling == 0.0):
         return unchanged(slot)
     shares = parts.values[:rank] / parts.size

@@ -4,7 +4,6 @@ torch is not imported until an operator is used.
 """
 
 import difflib
-import hashlib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lora_evo.errors import LoraEvoError, is_number
 from lora_evo.peft.config import AdapterConfig
+from lora_evo.random_streams import keyed_stream
 
 if TYPE_CHECKING:  # they bring torch or numpy, which a list of operators does without
     import numpy as np
@@ -50,7 +50,7 @@ class Setup:
 
     def noise(self, *key: str) -> "np.random.Generator":
         """Return a random stream for the seed and a key, such as a module's path and a name."""
-        return stream(self.seed, *key)
+        return keyed_stream(self.seed, *key)
 
     def uniform(self, *key: str) -> float:
         """Return one number from [0, 1) for the seed and a key."""
@@ -153,19 +153,6 @@ class Operator:
 
     def _function(self) -> Callable[[Setup], Recipe]:
         return resolve_name(self.prepare) if isinstance(self.prepare, str) else self.prepare
-
-
-def stream(seed: int, *key: str) -> "np.random.Generator":
-    """Return an independent random stream for (seed, module, tensor, ...).
-
-    Philox (Salmon et al. 2011) with a BLAKE2b digest as key: a module's numbers do not depend on
-    other modules or their order.
-    """
-    import numpy as np
-
-    text = "\x1f".join((str(seed), *key))
-    digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
 
 
 def _built_in(

@@ -244,11 +244,6 @@ def open_adapter(directory: PathLike) -> AdapterReader:
     return AdapterReader(**vars(adapter_files(directory)))
 
 
-def slot_source(adapter: Adapter | PathLike) -> SlotSource:
-    """Return the adapter itself, or a reader of the directory."""
-    return adapter if isinstance(adapter, Adapter) else open_adapter(adapter)
-
-
 def load_adapter(directory: PathLike) -> Adapter:
     """Read a whole PEFT LoRA directory. Raises `LoraEvoError` for one that cannot be used.
 

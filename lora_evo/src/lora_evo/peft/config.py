@@ -109,12 +109,7 @@ class AdapterConfig:
 
     @classmethod
     def new(
-        cls,
-        *,
-        r: int,
-        lora_alpha: float,
-        target_modules: Sequence[str] | str,
-        **fields: Any,
+        cls, *, r: int, lora_alpha: float, target_modules: Sequence[str] | str, **fields: Any
     ) -> Self:
         """Return a fresh configuration with the further fields that PEFT and vLLM expect."""
         rest = {

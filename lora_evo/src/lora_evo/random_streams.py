@@ -28,3 +28,13 @@ def stream(seed: int) -> "np.random.Generator":
     import numpy as np
 
     return np.random.Generator(np.random.Philox(key=seed & _MASK))
+
+
+def keyed_stream(seed: int, *key: str) -> "np.random.Generator":
+    """Return an independent random stream for (seed, module, tensor, ...).
+
+    Its key is a BLAKE2b digest: a module's numbers do not depend on other modules or their order.
+    """
+    text = "\x1f".join((str(seed), *key))
+    digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
+    return stream(int.from_bytes(digest, "little"))
