@@ -81,22 +81,18 @@ def append_text(path: Path, text: str) -> None:
     If that fails, the file stays as it was.
     """
     data = memoryview(text.encode())
-    binary = getattr(os, "O_BINARY", 0)  # on Windows: no carriage returns
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | binary, 0o666)
-    try:
+    with path.open("ab", buffering=0) as file:
+        handle = file.fileno()
         size = os.fstat(handle).st_size
         try:
             while data:
                 data = data[os.write(handle, data) :]
             os.fsync(handle)
-        except OSError as error:
+        except BaseException as error:
             os.ftruncate(handle, size)
-            raise type(error)(error.errno, error.strerror, str(path)) from None
-        except BaseException:
-            os.ftruncate(handle, size)
+            if isinstance(error, OSError):
+                error.filename = str(path)  # a failed write names no file
             raise
-    finally:
-        os.close(handle)
 
 
 def refuse_existing(target: Path, *, overwrite: bool) -> None:

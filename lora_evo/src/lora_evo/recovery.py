@@ -138,9 +138,8 @@ def recovery(
     curves: dict[str, list[Curve]] = {CHILD: [], CONTINUED: [], RESET: []}
     count = 0
     with stacked(base, parents, child) as stack:
-        learner = SupervisedLearner(
-            stack, learning_rate=learning_rate, micro_batch_tokens=BATCH_SIZE * 512
-        )
+        budget = BATCH_SIZE * 512
+        learner = SupervisedLearner(stack, learning_rate=learning_rate, micro_batch_tokens=budget)
         levels = {
             name: Level.of(learner.probabilities(member, held_out))
             for member, name in enumerate(parents, start=1)

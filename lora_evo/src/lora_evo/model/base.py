@@ -225,9 +225,8 @@ def load_tokenizer(name: str) -> Any:
 
 
 def _unloadable(name: str, source: str, reason: str) -> LoraEvoError:
-    more = (
-        "" if Path(source).is_dir() else f" (`hf download {name}` makes a copy in the hub's cache)"
-    )
+    copy = f" (`hf download {name}` makes a copy in the hub's cache)"
+    more = "" if Path(source).is_dir() else copy
     return LoraEvoError(f"cannot load the model {name}{more}: {reason}")
 
 
@@ -270,9 +269,8 @@ def fitted(base: BaseModel, adapter: Adapter, folder: str, any_base: bool = True
     check_shapes(folder, adapter, shapes, base.name)
     targets = {path for path in shapes if config.adapts(path)}
     if str(config.target_modules).lower() == "all-linear":
-        targets = {
-            path for path in targets if modules[path] is not base.model.get_output_embeddings()
-        }
+        output = base.model.get_output_embeddings()
+        targets = {path for path in targets if modules[path] is not output}
     odd = sorted(targets ^ adapter.slots.keys())
     if odd:
         raise LoraEvoError(
