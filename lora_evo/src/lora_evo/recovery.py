@@ -140,10 +140,8 @@ def recovery(
     with stacked(base, parents, child) as stack:
         budget = BATCH_SIZE * 512
         learner = SupervisedLearner(stack, learning_rate=learning_rate, micro_batch_tokens=budget)
-        levels = {
-            name: Level.of(learner.probabilities(member, held_out))
-            for member, name in enumerate(parents, start=1)
-        }
+        fitness = (learner.probabilities(1 + place, held_out) for place in range(len(parents)))
+        levels = dict(zip(parents, map(Level.of, fitness), strict=True))
         for seed in range(_SEEDS):
             starts = {CHILD: child, CONTINUED: first, RESET: fresh_adapter(first, seed)}
             for who, adapter in starts.items():

@@ -191,10 +191,7 @@ class Decoder:
             q, k, v = (p(h).view(*ids.shape, -1, attention.head_dim) for p in qkv)
             if hasattr(attention, "q_norm"):
                 q, k = attention.q_norm(q), attention.k_norm(k)
-            q, k = (
-                torch.addcmul(side * cos, side.roll(half, -1), sin).transpose(1, 2)
-                for side in (q, k)
-            )
+            q, k = (torch.addcmul(s * cos, s.roll(half, -1), sin).transpose(1, 2) for s in (q, k))
             k, v = cache.extended(i, k, v.transpose(1, 2))
             how: dict[str, Any] = {"attn_mask": mask, "scale": attention.scaling}
             if ids.shape[1] > 1:
@@ -286,10 +283,7 @@ class GeneralDecoder:
         """Return whether two short rows, read and continued by a token, are as in plain passes."""
         size, device = self.model.config.get_text_config().vocab_size, self.model.device
         lengths = (5, 13) if self.pads else (13, 13)
-        rows = [
-            [(9 + 7 * i + 3 * n) % size for i in range(length + 1)]
-            for n, length in enumerate(lengths)
-        ]
+        rows = [[(9 + 7 * i + 3 * n) % size for i in range(m + 1)] for n, m in enumerate(lengths)]
         ids, real = padded([row[:-1] for row in rows], device, left=True)
         before, cache = self.prefill(ids, real)
         mask = F.pad(

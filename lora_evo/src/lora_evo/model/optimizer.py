@@ -49,10 +49,10 @@ class MemberAdamW:
 
     def _fresh(self, member: int) -> AdamState:
         home, parameters = "cpu" if self._offload else None, self._parameters[member]
-        first, second = (
+        moments = (
             [torch.zeros_like(p, device=home) for p in parameters.values()] for _ in range(2)
         )
-        return AdamState(0, first, second)
+        return AdamState(0, *moments)
 
     def reset(self, member: int) -> None:
         self.states[member] = self._fresh(member)

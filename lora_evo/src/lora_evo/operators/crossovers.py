@@ -27,7 +27,7 @@ from itertools import accumulate
 
 import torch
 
-from lora_evo.compare import same
+from lora_evo.compare import Gap, same
 from lora_evo.errors import LoraEvoError
 from lora_evo.operators.operator import Recipe, Setup
 from lora_evo.operators.slot_child import SlotChild, measured, unchanged
@@ -172,12 +172,9 @@ class JointCore:
         length = row_length(slot)
         a = (self.q_right @ (vt[:rank].T * length)).T
         b = self.q_left @ (u[:, :k] * (values[:k] / (length * scale)))
+        relative = Gap(norm, size, change).relative_change
         return SlotChild(
-            filled(a, b, rank, scale),
-            values[:k],
-            change / norm if norm else (None if change else 0.0),
-            norm,
-            truncation_loss=loss,
+            filled(a, b, rank, scale), values[:k], relative, norm, truncation_loss=loss
         )
 
 

@@ -76,7 +76,7 @@ class Adapter:
 
     def __repr__(self) -> str:
         base, ranks = self.config.base_model_name_or_path, {s.rank for s in self.slots.values()}
-        rank = " to ".join(str(end) for end in sorted({min(ranks), max(ranks)}))
+        rank = " to ".join(map(str, sorted({min(ranks), max(ranks)})))
         return f"Adapter(rank {rank}, {len(self.slots)} modules, base {base!r})"
 
     def __post_init__(self) -> None:
