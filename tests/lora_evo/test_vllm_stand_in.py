@@ -13,7 +13,7 @@ from lora_evo import Adapter, AdapterConfig, Slot
 from lora_evo.errors import EngineStopped
 from lora_evo.model import Request, Serving, VLLMEngine, VLLMOptions
 from lora_evo.model import vllm_engine as module
-from lora_evo.model.vllm_server import VLLM, WorkerCalls
+from lora_evo.model.vllm_server import WorkerCalls
 
 PATH = "model.layers.0.self_attn.q_proj"
 MEMBERS = ("t0", "s0")
@@ -111,8 +111,9 @@ def adapter(value):
 @pytest.fixture
 def machine(monkeypatch):
     made = Machine()
-    names = VLLM(partial(LLM, made), SimpleNamespace, lora_request, "final")
-    monkeypatch.setattr(module, "import_vllm", lambda own_process: names)
+    names = {"LLM": partial(LLM, made), "SamplingParams": SimpleNamespace}
+    names |= {"LoRARequest": lora_request, "FINAL_ONLY": "final"}
+    monkeypatch.setattr(module, "import_vllm", lambda own_process: SimpleNamespace(**names))
     monkeypatch.setattr(torch.cuda, "empty_cache", partial(made.note, "empty_cache"))
     gc.freeze()  # what was here before is left out: collecting is quick
     yield made

@@ -101,7 +101,7 @@ class StackedAdapters:
     def remove(self) -> None:
         """Give the model its own layers back; the stack cannot be used any more."""
         for path, layer in self.layers.items():
-            _put(self.model, path, layer.base)
+            self.model.set_submodule(path, layer.base)
         for module in self.patched:
             del module.forward
 
@@ -281,7 +281,7 @@ def put_on(
         for path, linear in linears.items()
     }
     for path, layer in layers.items():
-        _put(model, path, layer)
+        model.set_submodule(path, layer)
     patched = patch_llama_modules(model)
     return StackedAdapters(model, layers, members, r, alpha, routing, patched)
 
@@ -292,11 +292,6 @@ def text_path(model: Any) -> str:
         return ""
     decoder = model.get_decoder()
     return next(f"{path}." for path, module in model.named_modules() if module is decoder)
-
-
-def _put(model: nn.Module, path: str, layer: nn.Module) -> None:
-    parent, _, name = path.rpartition(".")
-    setattr(model.get_submodule(parent), name, layer)
 
 
 def _keep_soft_caps(model: Any) -> None:

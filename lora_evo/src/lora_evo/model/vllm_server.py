@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from multiprocessing.connection import wait
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import torch
@@ -168,21 +169,11 @@ def refuse_second_import() -> None:
         )
 
 
-@dataclass(frozen=True)
-class VLLM:
-    """The classes of vLLM that are used."""
+def import_vllm(multiprocess: bool) -> SimpleNamespace:
+    """Import vLLM, after setting variables that it reads on its first import; return its classes.
 
-    LLM: Any
-    SamplingParams: Any
-    LoRARequest: Any
-    FINAL_ONLY: Any
-    """Of `RequestOutputKind`: one output for each request, at its end."""
-
-
-def import_vllm(multiprocess: bool) -> VLLM:
-    """Import vLLM, after setting variables that it reads on its first import.
-
-    multiprocess: whether the engine gets a process of its own. Raises LoraEvoError.
+    multiprocess: whether the engine gets a process of its own. FINAL_ONLY: one output for each
+    request, at its end. Raises LoraEvoError.
     """
     require_vllm()
     os.environ[_MULTIPROCESSING] = str(int(multiprocess))
@@ -205,7 +196,8 @@ def import_vllm(multiprocess: bool) -> VLLM:
         raise LoraEvoError(
             f"vLLM {_installed()} cannot be imported: {first_line(error)}; see docs/gpu.md"
         ) from error
-    return VLLM(vllm.LLM, vllm.SamplingParams, request, kinds.FINAL_ONLY)
+    classes = {"LLM": vllm.LLM, "SamplingParams": vllm.SamplingParams, "LoRARequest": request}
+    return SimpleNamespace(**classes, FINAL_ONLY=kinds.FINAL_ONLY)
 
 
 def _installed() -> str:
