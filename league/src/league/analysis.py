@@ -232,10 +232,7 @@ def calibrate(directory: str | os.PathLike[str], taus: Sequence[float] = TAUS) -
 
 
 def calibration(directory: str | os.PathLike[str]) -> Calibration:
-    """Return how well the ratings of a league predicted its matches.
-
-    Raises LeagueError for a log without a rated match.
-    """
+    """Return how well a league's ratings predict. Raises LeagueError without a rated match."""
     return calibrate(directory, ()).trials[0]
 
 

@@ -78,10 +78,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One match to be played.
-
-    - predicted: the student's expected share of the tasks.
-    """
+    """One match to be played; `predicted` is the student's expected share of the tasks."""
 
     id: str
     round: int

@@ -76,10 +76,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def append_text(path: Path, text: str) -> None:
-    """Append text (UTF-8) to a file and wait until it is on the disk.
-
-    If that fails, the file stays as it was.
-    """
+    """Append text (UTF-8) to a file and sync it to disk; after an error it is as it was."""
     data = memoryview(text.encode())
     with path.open("ab", buffering=0) as file:
         handle = file.fileno()

@@ -36,10 +36,7 @@ _thread_setting = threading.RLock()
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch use one thread inside, so that sums do not depend on their number.
-
-    The setting is of the whole process, so the block is also a lock.
-    """
+    """Let torch use one thread inside, so that sums are equal; a lock, as all share it."""
     with _thread_setting:
         before = torch.get_num_threads()
         torch.set_num_threads(1)

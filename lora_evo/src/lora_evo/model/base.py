@@ -282,10 +282,7 @@ def fitted(base: BaseModel, adapter: Adapter, folder: str, any_base: bool = True
 
 
 def check_bits(quantization: str | None, folder: str, more: str = "") -> None:
-    """Raise LoraEvoError if an adapter's lineage names another 4-bit format of its base.
-
-    more: the end of the message.
-    """
+    """Raise LoraEvoError, with `more` at its end, if a lineage names another 4-bit format."""
     record = read_lineage(folder)
     if record is not None and record.quantization != quantization:
         trained, loaded = (bits or "plain weights" for bits in (record.quantization, quantization))

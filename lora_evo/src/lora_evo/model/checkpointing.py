@@ -26,10 +26,7 @@ _LARGE = 1 << 20
 
 
 def lower_mmap_threshold() -> None:
-    """Let glibc return large freed blocks to the system, for the whole process.
-
-    Otherwise its heap keeps them, and loses what checkpointing saves.
-    """
+    """Let glibc return large freed blocks, or this process keeps what checkpointing saves."""
     with suppress(AttributeError, OSError, TypeError):  # another C library
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE)
 

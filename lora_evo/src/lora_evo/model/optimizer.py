@@ -103,10 +103,7 @@ class MemberAdamW:
         return norm, True
 
     def tensors(self, member: int) -> dict[str, Tensor]:
-        """Return the member's parameters and moments, not copied.
-
-        Names: `weights/<parameter>`, `exp_avg/...`, `exp_avg_sq/...`.
-        """
+        """Return, not copied, `weights/<name>`, `exp_avg/...` and `exp_avg_sq/...` of a member."""
         parameters, state = self._parameters[member], self.states[member]
         tensors: dict[str, Tensor] = {f"weights/{name}": p for name, p in parameters.items()}
         for kind, moments in (("exp_avg", state.exp_avg), ("exp_avg_sq", state.exp_avg_sq)):

@@ -246,10 +246,7 @@ def readable(
 
 
 def shortest_unique_names(folders: Sequence[Path]) -> list[str]:
-    """Return the last parts of the paths, as many as make all of them unique.
-
-    Raises `LoraEvoError` if a folder is given twice.
-    """
+    """Return the last parts that make paths unique. Raises `LoraEvoError` for one given twice."""
     parts = [folder.resolve().parts for folder in folders]
     for place, path in enumerate(parts):
         if path in parts[:place]:
