@@ -75,8 +75,7 @@ class League:
             with contextlib.ExitStack() as opened:
                 if founding:
                     self.directory.mkdir(parents=True, exist_ok=True)
-                lock = writer_lock(self.directory)
-                warnings = [] if read_only else opened.enter_context(lock)
+                warnings = [] if read_only else opened.enter_context(writer_lock(self.directory))
                 if founding:
                     if (self.directory / SETTINGS).exists():
                         raise LeagueError(

@@ -206,8 +206,7 @@ class State:
     def living(self, role: str) -> list[Member]:
         """Return the living members of a role, by slot; LeagueError if there is no such role."""
         if role not in self.slots:
-            roles = " or ".join(map(repr, self.slots))
-            raise LeagueError(f"role is {role!r}; expected {roles}")
+            raise LeagueError(f"role is {role!r}; expected {' or '.join(map(repr, self.slots))}")
         return [self.members[name] for name in self.slots[role]]
 
     @property

@@ -148,8 +148,7 @@ class Engine(ABC):
         """Return what a sample is a sample of: engine, model, adapter's content hash, dtype."""
         if adapter is not None and adapter not in self.hashes:
             raise unknown_adapter(adapter, self.hashes)
-        digest = None if adapter is None else self.hashes[adapter]
-        return {**self.about, "adapter_hash": digest}
+        return {**self.about, "adapter_hash": None if adapter is None else self.hashes[adapter]}
 
     def tokenise(self, request: Request) -> Request:
         """Return the request by token ids: with one start token at most, within the context."""

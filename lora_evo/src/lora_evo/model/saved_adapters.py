@@ -78,8 +78,7 @@ def _open_on(
         options = VLLMOptions(max_rows=max_rows)
         engine = VLLMEngine(base, serving, options, linear_shapes(base.model))
     else:
-        stack = stack_saved(base.model, saved)
-        engine = HFEngine(stack, base.tokenizer, max_rows=max_rows)
+        engine = HFEngine(stack_saved(base.model, saved), base.tokenizer, max_rows=max_rows)
     engine.about = {
         "engine": kind,
         "model": base.name,

@@ -294,8 +294,7 @@ def zero_adapter(shapes: Shapes) -> Adapter:
     path = next(path for path in shapes if path.rpartition(".")[2] not in _UNSERVED)
     inputs, outputs = shapes[path]
     config = AdapterConfig.new(r=1, lora_alpha=1, target_modules=(path.rpartition(".")[2],))
-    slot = Slot(torch.zeros(1, inputs), torch.zeros(outputs, 1), 1.0)
-    return Adapter(config, {path: slot})
+    return Adapter(config, {path: Slot(torch.zeros(1, inputs), torch.zeros(outputs, 1), 1.0)})
 
 
 class AdapterFolder:
