@@ -244,8 +244,7 @@ def _founding(populations: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         if isinstance(names, str) or not names:
             raise LeagueError(f"{role}s are {names!r}; expected a list of at least one name")
     everyone = [_checked_name(name) for names in populations.values() for name in names]
-    twice = sorted(name for name, count in Counter(everyone).items() if count > 1)
-    if twice:
+    if twice := sorted(name for name, count in Counter(everyone).items() if count > 1):
         raise LeagueError(f"names occur twice: {', '.join(twice)}; expected one name per member")
     if MEMBER in populations and len(everyone) < 2:
         raise LeagueError("one population has 1 member; expected at least two, who play each other")

@@ -169,8 +169,7 @@ def _label(name: str, members: Mapping[str, Member], parents: Sequence[str]) -> 
     record = member.lineage
     if record is not None:
         parts.append(f"{record.operator} seed {record.seed}")
-        mates = [other if other in members else short_hash(other) for other in parents[1:]]
-        if mates:
+        if mates := [other if other in members else short_hash(other) for other in parents[1:]]:
             parts.append("with " + ", ".join(mates))
         if record.relative_change is not None:
             parts.append(f"change {record.relative_change:.3g}")

@@ -57,8 +57,7 @@ def read_rows(path: PathLike) -> list[PromptRow]:
 
 def split_rows(rows: Sequence[PromptRow]) -> tuple[list[PromptRow], list[PromptRow]]:
     """Return training rows, and rows of a held-out fifth of the prompts, drawn by their number."""
-    incomplete = [row.line for row in rows if row.completion is None]
-    if incomplete:
+    if incomplete := [row.line for row in rows if row.completion is None]:
         raise LoraEvoError(f"line {incomplete[0]} has no completion ({len(incomplete)} such rows)")
     prompts = list(dict.fromkeys(row.prompt for row in rows))
     order = stream(derive_seed(0, "held out", len(prompts))).permutation(len(prompts))

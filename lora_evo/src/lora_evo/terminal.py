@@ -78,8 +78,7 @@ def text_table(header: Sequence[str], rows: Iterable[Sequence[object]], left: in
 def say_unfit(folders: Iterable[Path]) -> None:
     """Print, on stderr, settings of adapters that match none of their modules."""
     for folder, adapter in readable(folders, adapter_files, lambda reason: None):
-        odd = adapter.config.unmatched(adapter.paths)
-        if odd:
+        if odd := adapter.config.unmatched(adapter.paths):
             click.echo(
                 f"{folder}: fit no module, so are without effect: {', '.join(odd)}", err=True
             )

@@ -126,8 +126,7 @@ def _make(
 
     record = write_child(kind, name, parents, out, **options)
     for parent in parents:
-        lacking = len(record.modules) - len(adapter_files(parent).paths)
-        if lacking:
+        if lacking := len(record.modules) - len(adapter_files(parent).paths):
             click.echo(f"{parent} lacks {lacking} modules, which count as 0", err=True)
     _print_child(record, out, as_json)
     say_unfit(parents)

@@ -175,8 +175,7 @@ def load_base_model(
             )  # fmt: skip
     except Exception as error:  # a damaged folder or a missing network may raise anything
         raise _unloadable(name, source, " ".join(str(error).split())) from error
-    missing = sorted(info["missing_keys"]) + [str(key) for key in info["mismatched_keys"]]
-    if missing:
+    if missing := sorted(info["missing_keys"]) + [str(key) for key in info["mismatched_keys"]]:
         raise LoraEvoError(
             f"cannot load the model {name}: {len(missing)} weights are missing or of another "
             f"shape, {missing[0]} first; copy or save it again"
@@ -271,8 +270,7 @@ def fitted(base: BaseModel, adapter: Adapter, folder: str, any_base: bool = True
     if str(config.target_modules).lower() == "all-linear":
         output = base.model.get_output_embeddings()
         targets = {path for path in targets if modules[path] is not output}
-    odd = sorted(targets ^ adapter.slots.keys())
-    if odd:
+    if odd := sorted(targets ^ adapter.slots.keys()):
         raise LoraEvoError(
             f"{folder} is of another base model, or damaged: it has factors for "
             f"{len(adapter.slots)} modules, its configuration targets {len(targets)} of "

@@ -126,11 +126,8 @@ class Decoder:
     """Whether prompts of unlike lengths may be read together, and rows join a batch later."""
 
     def __init__(self, model: Any):
-        config = model.config
         self.model = model
         self.inner = model.model
-        self.heads: int = config.num_attention_heads
-        self.kv_heads: int = config.num_key_value_heads
         self._products = [
             (at.q_proj, at.k_proj, at.v_proj, at.o_proj, mlp.gate_proj, mlp.up_proj, mlp.down_proj)
             for at, mlp in ((layer.self_attn, layer.mlp) for layer in self.inner.layers)
@@ -195,14 +192,14 @@ class Decoder:
             k, v = cache.extended(i, k, v.transpose(1, 2))
             how: dict[str, Any] = {"attn_mask": mask, "scale": attention.scaling}
             if ids.shape[1] > 1:
-                groups = self.heads // self.kv_heads
+                groups = q.shape[1] // k.shape[1]
                 if groups > 1 and mask is not None:  # a GPU has no fused kernel for both
                     k, v = (side.repeat_interleave(groups, 1) for side in (k, v))
                 how |= {"is_causal": mask is None, "enable_gqa": groups > 1 and mask is None}
                 y = F.scaled_dot_product_attention(q, k, v, **how).transpose(1, 2)
             else:
                 # The query heads that share a key head attend together: no copy of keys per head.
-                q = q.view(len(q), self.kv_heads, -1, q.shape[-1])
+                q = q.view(len(q), k.shape[1], -1, q.shape[-1])
                 y = F.scaled_dot_product_attention(q, k, v, **how)
             x = x + out(y.reshape(*ids.shape, -1))
             h = layer.post_attention_layernorm(x)
@@ -286,9 +283,7 @@ class GeneralDecoder:
         rows = [[(9 + 7 * i + 3 * n) % size for i in range(m + 1)] for n, m in enumerate(lengths)]
         ids, real = padded([row[:-1] for row in rows], device, left=True)
         before, cache = self.prefill(ids, real)
-        mask = F.pad(
-            torch.zeros_like(real, dtype=torch.float).masked_fill(~real, -torch.inf), (0, 1)
-        )
+        mask = mask_of(real, 1, torch.float32)
         last, positions = torch.tensor([[row[-1] for row in rows], lengths], device=device)
         after = self.step(last, positions, mask, cache)
         plain = [self.model(input_ids=torch.tensor([row], device=device)).logits for row in rows]
@@ -331,6 +326,13 @@ def _leaks(part: nn.Module) -> bool:
     convolves = any(isinstance(layer, nn.Conv1d) for layer in layers.values())
     before = getattr(layers.get("in_proj"), "base", layers.get("in_proj"))  # of a stacked layer
     return convolves and getattr(before, "bias", None) is not None
+
+
+def mask_of(real: Tensor, room: int, dtype: torch.dtype) -> Tensor | None:
+    """Return what is added to attention scores [rows, length + room]; None without padding."""
+    if bool(real.all()):
+        return None
+    return F.pad(torch.zeros_like(real, dtype=dtype).masked_fill_(~real, -torch.inf), (0, room))
 
 
 def turning_length(model: Any) -> float:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lora_evo import Adapter
 from lora_evo.errors import LoraEvoError
-from lora_evo.model.decoding import Decoder, KVCache, decoder_of, padded, turning_length
+from lora_evo.model.decoding import Decoder, KVCache, decoder_of, mask_of, padded, turning_length
 from lora_evo.model.engine import Engine, Request, Rollout, Samples, embedding_rows, end_tokens
 from lora_evo.model.stacked_lora import StackedAdapters, import_adapter
 from lora_evo.peft.names import as_in
@@ -145,7 +145,7 @@ class DecodingBatch:
             setattr(self, column, torch.cat((getattr(self, column), getattr(other, column))))
         room = int((self.limits - self.drawn).max())
         real = self.cache.join(real, other.cache, other_real, min(room, _FIRST_ROOM))
-        self.mask = _mask(real, room, self.cache.dtype)
+        self.mask = mask_of(real, room, self.cache.dtype)
 
     def _real(self) -> Tensor:
         """Where the cache holds no padding [rows, length]."""
@@ -337,7 +337,7 @@ class HFEngine(Engine):
         room = max(row.request.max_tokens for row in chunk)
         cache.select(rows, cache.length + min(room, _FIRST_ROOM))
         real = torch.cat((real.new_ones(len(rows), shared), real[rows]), dim=1)
-        return logits[rows], cache, _mask(real, room, logits.dtype)
+        return logits[rows], cache, mask_of(real, room, logits.dtype)
 
     def _read_shared(self, members: Sequence[int], text: Sequence[int]) -> KVCache:
         """Read a text once for each different member; the cache has a row for each of `members`."""
@@ -363,15 +363,6 @@ class HFEngine(Engine):
 
     def _member(self, request: Request) -> int:
         return self.adapters.index(request.adapter)
-
-
-def _mask(real: Tensor, room: int, dtype: torch.dtype) -> Tensor | None:
-    """Return what is added to attention scores [rows, length + room]; None without padding."""
-    if bool(real.all()):
-        return None
-    mask = torch.zeros(real.shape[0], real.shape[1] + room, dtype=dtype, device=real.device)
-    mask[:, : real.shape[1]].masked_fill_(~real, float("-inf"))
-    return mask
 
 
 def _without_gaps(mask: Tensor) -> Tensor:

@@ -227,8 +227,7 @@ def import_adapter(
     changes nothing, on a misfit.
     """
     ours, theirs = set(adapters.layers), set(adapter.slots)
-    odd = sorted(theirs - ours if smaller else ours ^ theirs)
-    if odd:
+    if odd := sorted(theirs - ours if smaller else ours ^ theirs):
         raise LoraEvoError(
             f"the adapter covers {len(theirs)} modules, the stack {len(ours)}; they differ in "
             f"{odd[0]}" + (f" and {len(odd) - 1} more" if len(odd) > 1 else "")

@@ -215,8 +215,7 @@ class VLLMEngine(Engine):
 def next_outputs(llm: Any) -> list[Any]:
     """Run vLLM until requests end; return their outputs. Raises RuntimeError if it has none."""
     while llm.llm_engine.has_unfinished_requests():
-        ended = [output for output in llm.llm_engine.step() if output.finished]
-        if ended:
+        if ended := [output for output in llm.llm_engine.step() if output.finished]:
             return ended
     raise RuntimeError("it lost its requests")
 

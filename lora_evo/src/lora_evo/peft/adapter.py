@@ -163,8 +163,7 @@ class Adapter:
         base = model.get_base_model() if wrapped else model
         modules = {self.config.parameter(path) or path for path in self.slots} - experts.keys()
         modules |= {key.rpartition(".")[0] for key in experts}
-        missing = sorted(modules - {path for path, _ in base.named_modules()})
-        if missing:
+        if missing := sorted(modules - {path for path, _ in base.named_modules()}):
             raise LoraEvoError(
                 f"the model has no module {missing[0]} ({len(missing)} of {len(self.slots)} are "
                 "missing); expected the adapter's own base model"
@@ -345,8 +344,7 @@ def check_finite(path: str, slot: Slot) -> None:
         narrow = torch.float32 if values.dtype == torch.float16 else None
         # A finite sum is enough. If it is not finite, it may also be large: check all values.
         is_finite = math.isfinite(values.sum(dtype=narrow))
-        bad = 0 if is_finite else int((~torch.isfinite(values)).sum())
-        if bad:
+        if bad := 0 if is_finite else int((~torch.isfinite(values)).sum()):
             raise LoraEvoError(
                 f"lora_{name} of {path} holds {bad} NaN or infinite value(s); "
                 "go back to a checkpoint from before training diverged"

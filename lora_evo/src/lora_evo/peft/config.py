@@ -137,8 +137,7 @@ class AdapterConfig:
         kind = raw.get("peft_type", "LORA")
         if kind != "LORA":
             raise LoraEvoError(f"peft_type is {kind!r}; only LORA adapters can be read: {PLAIN}")
-        missing = [name for name in ("peft_type", "r", "lora_alpha") if name not in raw]
-        if missing:
+        if missing := [name for name in ("peft_type", "r", "lora_alpha") if name not in raw]:
             raise LoraEvoError(f"adapter_config.json has no field {' and no '.join(missing)}")
         for name, kind in _KINDS.items():
             if not isinstance(raw.get(name) or kind(), kind):

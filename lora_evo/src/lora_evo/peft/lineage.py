@@ -82,8 +82,7 @@ class Lineage:
             raw["parents"] = tuple(str(parent) for parent in raw["parents"])
             raw["weights"] = None if raw["weights"] is None else tuple(raw["weights"])
             lineage = cls(**raw)
-            missing = vars(lineage).keys() - raw.keys() - {"quantization"}
-            if missing:
+            if missing := vars(lineage).keys() - raw.keys() - {"quantization"}:
                 raise KeyError(*missing)
             for name, kinds in _KINDS.items():
                 if not isinstance(getattr(lineage, name), kinds):
