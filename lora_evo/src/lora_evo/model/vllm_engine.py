@@ -225,11 +225,8 @@ def sampling_arguments(
 ) -> dict[str, Any]:
     """Return the arguments of `vllm.SamplingParams`; watch_text: end a row at a stop text."""
     watched = bool(request.stop) and watch_text
-    return {
-        "temperature": request.temperature,
-        "top_p": request.top_p,
-        "top_k": request.top_k,
-        "max_tokens": request.max_tokens,
+    same = ("temperature", "top_p", "top_k", "max_tokens")
+    return {name: getattr(request, name) for name in same} | {
         "seed": request.seed % _SEEDS,
         "logprobs": 0,
         "stop_token_ids": list(end_tokens),

@@ -4,25 +4,20 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType
 from typing import Any, Self
 
 from lora_evo.errors import LoraEvoError
 from lora_evo.peft.directory import PathLike
 
 LINEAGE_FILE = "lineage.json"
-_KINDS: dict[str, type | tuple[type, ...]] = {
-    "operator": str,
-    "seed": int,
-    "strength": (int, float, NoneType),
-    "parameters": dict,
-    "generation": int,
-    "content_hash": str,
-    "moments_valid": bool,
-    "relative_change": (int, float, NoneType),
-    "truncation_loss": (int, float),
-    "versions": dict,
-    "quantization": (str, NoneType),
+_KINDS: dict[Any, tuple[str, ...]] = {
+    str: ("operator", "content_hash"),
+    int: ("seed", "generation"),
+    bool: ("moments_valid",),
+    dict: ("parameters", "versions"),
+    int | float: ("truncation_loss",),
+    int | float | None: ("strength", "relative_change"),
+    str | None: ("quantization",),
 }
 
 
@@ -84,8 +79,8 @@ class Lineage:
             lineage = cls(**raw)
             if missing := vars(lineage).keys() - raw.keys() - {"quantization"}:
                 raise KeyError(*missing)
-            for name, kinds in _KINDS.items():
-                if not isinstance(getattr(lineage, name), kinds):
+            for name, kind in ((name, kind) for kind, names in _KINDS.items() for name in names):
+                if not isinstance(getattr(lineage, name), kind):
                     raise TypeError(f"{name} is {getattr(lineage, name)!r}")
             if not lineage.parents and lineage.generation:
                 raise ValueError("no parents")
