@@ -98,10 +98,8 @@ def family(
     unreadable: called with the reason if an adapter cannot be read; None: raise `LoraEvoError`.
     """
 
-    def read(folder: Path) -> tuple[str, Lineage | None]:
-        return content_hash(folder), read_lineage(folder)
-
-    members = dict(readable(adapter_folders(Path(root) for root in roots), read, unreadable))
+    folders = adapter_folders(Path(root) for root in roots)
+    members = dict(readable(folders, lambda f: (content_hash(f), read_lineage(f)), unreadable))
     names = shortest_unique_names(list(members))
     return [Member(name, *member) for name, member in zip(names, members.values(), strict=True)]
 
@@ -114,23 +112,18 @@ def pedigree(members: Sequence[Member]) -> dict[str, tuple[str, ...]]:
     counts with its content at birth. Copies, adapters with equal lineage, have the first as parent.
     """
     by_age = sorted(members, key=lambda m: (m.generation, m.name.rpartition("/")[2], m.name))
-    name_of: dict[str, str] = {}
-    for member in by_age:
-        name_of.setdefault(member.content, member.name)
-    for member in by_age:
-        if member.lineage is not None:
-            name_of.setdefault(member.lineage.content_hash, member.name)
+    youngest_first = by_age[::-1]  # so that the oldest has the last word
+    name_of = {m.lineage.content_hash: m.name for m in youngest_first if m.lineage}
+    name_of |= {m.content: m.name for m in youngest_first}
     parents: dict[str, tuple[str, ...]] = {}
     first_of: dict[str, str] = {}
     for member in by_age:
-        if member.lineage is not None:
-            first = first_of.setdefault(member.lineage.to_json(), member.name)
-            if first != member.name:
-                parents[member.name] = (first,)
-                continue
-        contents = dict.fromkeys(member.lineage.parents if member.lineage else ())
-        names = ((name_of.get(content, content), content) for content in contents)
-        parents[member.name] = tuple(c if name == member.name else name for name, c in names)
+        record, own = member.lineage, member.name
+        first = first_of.setdefault(record.to_json(), own) if record else own
+        contents = record.parents if record else ()
+        names = {content: name_of.get(content, content) for content in contents}
+        found = tuple(content if name == own else name for content, name in names.items())
+        parents[own] = found if first == own else (first,)
     return parents
 
 

@@ -177,10 +177,8 @@ def recovery_step(fitness: Sequence[float], bar: float, checks: Sequence[int]) -
     """
     means = [fmean(fitness[max(0, end - _WINDOW) : end]) for end in range(1, len(fitness) + 1)]
     recovered = [mean >= bar for mean in means]
-    for first in range(len(recovered) - _HOLDS + 1):
-        if all(recovered[first : first + _HOLDS]):
-            return checks[first]
-    return None
+    starts = (i for i in range(len(means) - _HOLDS + 1) if all(recovered[i : i + _HOLDS]))
+    return next((checks[start] for start in starts), None)
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
