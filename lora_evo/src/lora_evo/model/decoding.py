@@ -93,21 +93,19 @@ class KVCache:
         self.keys = [k[: len(rows)] for k in self.keys]
         self.values = [v[: len(rows)] for v in self.values]
 
-    def join(self, real: Tensor, other: "KVCache", other_real: Tensor, room: int) -> Tensor:
-        """Append the rows of another cache, all of them ending at the same position.
+    def join(self, other: "KVCache", real: Sequence[Tensor], width: int, room: int) -> None:
+        """Append the rows of another cache, all of them ending at position `width`, with room.
 
-        real and other_real [rows, length] are False on padding, which goes to the front, and as
-        much of it as no row needs goes away. Returns `real` of all rows; there is room for more.
+        real: of both caches, [rows, length], False on padding, which goes to the front; what is
+        beyond `width` of it goes away.
         """
-        used = torch.cat((real.sum(1), other_real.sum(1)))
-        width = int(used.max())
 
         def joined(buffers: Sequence[Tensor]) -> Tensor:
             rows = sum(map(len, buffers))
             _, heads, _, dim = buffers[0].shape
             fresh = buffers[0].new_zeros(rows, heads, width + room, dim)
-            sides = (real, other_real), torch.split(fresh, [*map(len, buffers)])
-            for buffer, mask, part in zip(buffers, *sides, strict=True):
+            parts = torch.split(fresh, [*map(len, buffers)])
+            for buffer, mask, part in zip(buffers, real, parts, strict=True):
                 order = mask.int().argsort(dim=1, stable=True)[:, -width:]  # padding comes first
                 index = order[:, None, :, None].expand(-1, heads, -1, dim)
                 torch.gather(buffer, 2, index, out=part[:, :, width - order.shape[1] : width])
@@ -116,7 +114,6 @@ class KVCache:
         self.keys = [joined(pair) for pair in zip(self.keys, other.keys, strict=True)]
         self.values = [joined(pair) for pair in zip(self.values, other.values, strict=True)]
         self.length = width
-        return torch.arange(width, device=used.device) >= width - used[:, None]
 
 
 class Decoder:
@@ -224,9 +221,8 @@ class GeneralCache:
 
     shrink = select
 
-    def join(self, real: Tensor, other: "GeneralCache", other_real: Tensor, room: int) -> Tensor:
-        used = torch.cat((real.sum(1), other_real.sum(1)))
-        self.length = width = int(used.max())
+    def join(self, other: "GeneralCache", real: Sequence[Tensor], width: int, room: int) -> None:
+        self.length = width
         for pair in zip(self.cache.layers, other.cache.layers, strict=True):
             layer = pair[0]
             for states in ("conv_states", "recurrent_states"):
@@ -242,7 +238,6 @@ class GeneralCache:
                 parts = [getattr(one, name)[:, :, -most:] for one in pair]
                 parts = [F.pad(part, (0, 0, most - part.shape[2], 0)) for part in parts]
                 setattr(layer, name, torch.cat(parts))
-        return torch.arange(width, device=used.device) >= width - used[:, None]
 
 
 class GeneralDecoder:

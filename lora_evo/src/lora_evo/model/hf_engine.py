@@ -137,15 +137,18 @@ class DecodingBatch:
 
     def join(self, other: "DecodingBatch") -> None:
         """Append the rows of another batch, whose tables hold as many tokens."""
-        real, other_real = self._real(), other._real()
+        real = self._real(), other._real()
         self.rows += other.rows
         self.narrows |= other.narrows
         self.stops |= other.stops
         for column in _COLUMNS:
             setattr(self, column, torch.cat((getattr(self, column), getattr(other, column))))
         room = int((self.limits - self.drawn).max())
-        real = self.cache.join(real, other.cache, other_real, min(room, _FIRST_ROOM))
-        self.mask = mask_of(real, room, self.cache.dtype)
+        used = torch.cat([part.sum(1) for part in real])
+        width = int(used.max())
+        self.cache.join(other.cache, real, width, min(room, _FIRST_ROOM))
+        at = torch.arange(width, device=used.device)
+        self.mask = mask_of(at >= width - used[:, None], room, self.cache.dtype)
 
     def _real(self) -> Tensor:
         """Where the cache holds no padding [rows, length]."""
