@@ -19,7 +19,5 @@ def main() -> None:
     """
 
 
-for command in (
-    operators, mutate, cross, merge, verify, inspect, distance, lineage, retention,
-):  # fmt: skip
+for command in (operators, mutate, cross, merge, verify, inspect, distance, lineage, retention):
     main.add_command(command)

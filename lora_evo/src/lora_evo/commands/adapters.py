@@ -33,9 +33,7 @@ def inspect(directory: Path, as_json: bool) -> None:
         f"base {config.get('base_model_name_or_path') or 'not named'}, {view['content_hash'][:24]}"
     )
     say_unfit([directory])
-    header = (
-        "module", "in", "out", "rank", "eff.rank", "dead", "|A|", "|B|", "|update|", "dtype",
-    )  # fmt: skip
+    header = ("module", "in", "out", "rank", "eff.rank", "dead", "|A|", "|B|", "|update|", "dtype")
     rows = [
         (
             path, row["inputs"], row["outputs"], row["rank"], f"{row['effective_rank']:.2f}",

@@ -89,9 +89,7 @@ def _child_options(
     weights: help of `--weights`; '' leaves it out. seed: settings of `--seed`.
     """
     options = [
-        click.option(
-            "--out", type=FOLDER, required=True, help="New directory for the child."
-        ),
+        click.option("--out", type=FOLDER, required=True, help="New directory for the child."),
         click.option(
             "--seed", type=int,
             help="Random seed; equal seeds give equal children.", **seed,

@@ -21,7 +21,7 @@ from torch import nn
 
 from lora_evo import Adapter
 from lora_evo.errors import LoraEvoError, first_line
-from lora_evo.model.four_bit import dequantized, keep_layout, loading, quantization
+from lora_evo.model.four_bit import in_four_bits, keep_layout, loading, quantization
 from lora_evo.model.vllm_server import refuse_second_import
 from lora_evo.peft.config import MERGE
 from lora_evo.peft.lineage import read_lineage
@@ -61,7 +61,9 @@ class BaseModel:
     @property
     def dequantized(self) -> Any:
         """The model with plain weights in place of 4-bit ones."""
-        return dequantized(self.model)
+        model, dtype = self.model, self.model.dtype
+        is_quantised = any(map(in_four_bits, model.modules()))
+        return model.dequantize(dtype=dtype).to(dtype) if is_quantised else model  # biases, too
 
     @staticmethod
     def quantization_of(base: Any, load_in_4bit: bool = False) -> str | None:

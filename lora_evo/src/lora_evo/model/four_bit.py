@@ -106,9 +106,3 @@ def keep_layout(model: nn.Module) -> None:
                 "this bitsandbytes multiplies by other weights than it dequantises; type: "
                 f"{pip_install('bitsandbytes==0.50.2')}"
             )
-
-
-def dequantized(model: Any) -> Any:
-    """Return the model with plain weights in place of 4-bit ones."""
-    is_quantised, dtype = any(map(in_four_bits, model.modules())), model.dtype
-    return model.dequantize(dtype=dtype).to(dtype) if is_quantised else model  # biases, too

@@ -128,7 +128,11 @@ class DecodingBatch:
         return self.drawn.clamp(max=self.tokens.shape[1] - 1)[:, None]
 
     def drop_finished(self) -> None:
-        keep = _without_gaps(self.is_open)
+        """Keep the open rows, the last of them in the places of finished ones before."""
+        rows = self.is_open.nonzero()[:, 0]
+        n = len(rows)
+        keep = torch.arange(n, device=rows.device)
+        keep[~self.is_open[:n]] = rows[rows >= n]
         self.cache.shrink(keep)
         self.mask = None if self.mask is None else self.mask[keep]
         self.rows = [self.rows[i] for i in keep.tolist()]
@@ -366,15 +370,6 @@ class HFEngine(Engine):
 
     def _member(self, request: Request) -> int:
         return self.adapters.index(request.adapter)
-
-
-def _without_gaps(mask: Tensor) -> Tensor:
-    """Return the rows of the mask, the last of them in the places of those that are not in it."""
-    rows = mask.nonzero()[:, 0]
-    n = len(rows)
-    places = torch.arange(n, device=rows.device)
-    places[~mask[:n]] = rows[rows >= n]
-    return places
 
 
 def _shared_length(members: Sequence[int], prompts: Sequence[tuple[int, ...]]) -> int:

@@ -264,11 +264,13 @@ def merge_adapter(model: Any, adapter: Adapter) -> None:
 
 
 def put_on(
-    model: nn.Module, linears: Mapping[str, nn.Linear], members: list[str], r: int, alpha: float
+    model: Any, linears: Mapping[str, nn.Linear], members: list[str], r: int, alpha: float
 ) -> StackedAdapters:
     """Freeze the model and put members whose A and B are 0 on these of its layers, in place."""
     model.requires_grad_(False)
-    _keep_soft_caps(model)
+    config: Any = model.config.get_text_config() if hasattr(model, "config") else None
+    if getattr(config, "attn_logit_softcapping", None) and config._attn_implementation == "sdpa":
+        model.set_attn_implementation("eager")  # sdpa leaves Gemma 2's cap of scores out silently
     routing = Routing()
     if some := [path for path in linears if "experts" in path.split(".")]:
         raise LoraEvoError(
@@ -291,13 +293,3 @@ def text_path(model: Any) -> str:
         return ""
     decoder = model.get_decoder()
     return next(f"{path}." for path, module in model.named_modules() if module is decoder)
-
-
-def _keep_soft_caps(model: Any) -> None:
-    """Choose the attention that caps its scores where the model's are capped (Gemma 2).
-
-    transformers' default, torch's scaled_dot_product_attention, leaves the cap out silently.
-    """
-    config: Any = model.config.get_text_config() if hasattr(model, "config") else None
-    if getattr(config, "attn_logit_softcapping", None) and config._attn_implementation == "sdpa":
-        model.set_attn_implementation("eager")
