@@ -114,8 +114,7 @@ def ratings_panel(league: League, role: str) -> Panel:
     tips = _tips("parent:N", "member:N", "operator:N", "round:Q")
     joints = joints.encode(x=x, y=y, y2="to:Q", tooltip=tips)
     low = alt.Y("low:Q", scale=scale, title=_SKILL)
-    band = base.mark_area(opacity=0.1).encode(y=low, y2="high:Q")
-    layers = [band, line]
+    layers = [base.mark_area(opacity=0.1).encode(y=low, y2="high:Q"), line]
     hint = "With μ ± 1.96 σ. Only differences matter: if both sides improve alike, no line moves."
     if retired:
         layers = [past.mark_line(strokeWidth=1, color="#888"), joints, *layers]

@@ -216,7 +216,6 @@ class GeneralCache:
     """Of the mask, of which only zeros count."""
 
     def select(self, rows: Tensor, capacity: int | None = None) -> None:
-        """Keep these rows, in this order; a row may occur more than once."""
         self.cache.reorder_cache(rows)  # layers with a state have no `batch_select_indices`
 
     shrink = select
