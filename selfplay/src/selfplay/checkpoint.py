@@ -28,15 +28,7 @@ from selfplay.errors import RunDirectoryError, first_line
 from selfplay.extensions import load_states, loaded_state, saved_state, states_of
 from selfplay.files import layout as files
 from selfplay.files.record import flatten
-from selfplay.files.rows import (
-    ChangeRow,
-    EvalRow,
-    SolvingRow,
-    StepRow,
-    TaskRow,
-    read_rows,
-    role_of,
-)
+from selfplay.files.rows import ChangeRow, EvalRow, SolvingRow, StepRow, TaskRow, read_rows, role_of
 from selfplay.members.population import naming
 from selfplay.run import Run
 from selfplay.terminal import quote

@@ -17,13 +17,7 @@ from typing import Any
 
 import torch
 
-from lora_evo import (
-    OPERATORS,
-    LoraEvoError,
-    Operator,
-    Slot,
-    make_child,
-)
+from lora_evo import OPERATORS, LoraEvoError, Operator, Slot, make_child
 from selfplay.config import Config
 from selfplay.errors import ConfigError, SelfplayError, first_line
 from selfplay.learning.rewards import TEACHER_REWARDS, TeacherReward, needed_by, verifier

@@ -20,15 +20,7 @@ from selfplay.checkpoint import save_checkpoint
 from selfplay.evaluate import evaluate_members
 from selfplay.evolution import evolve
 from selfplay.files.layout import EVALS, METRICS, RESOURCES, TASKS
-from selfplay.files.rows import (
-    BASE,
-    GIVEN,
-    BirthRow,
-    MemberRow,
-    ResourceRow,
-    StepRow,
-    append_rows,
-)
+from selfplay.files.rows import BASE, GIVEN, BirthRow, MemberRow, ResourceRow, StepRow, append_rows
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.rewards import needed_by, training_samples
 from selfplay.machine.devices import memory_mb

@@ -31,14 +31,7 @@ from selfplay.config import Config
 from selfplay.errors import SelfplayError, first_line, pip_install
 from selfplay.files.rows import MemberRow, WorkerRow
 from selfplay.learning.batch import TrainingSample
-from selfplay.learning.exchange import (
-    MEETING,
-    PATIENCE,
-    Exchange,
-    PeerLost,
-    open_group,
-    open_store,
-)
+from selfplay.learning.exchange import MEETING, PATIENCE, Exchange, PeerLost, open_group, open_store
 from selfplay.learning.learner import Advance, MemberState
 from selfplay.learning.pieces import blocks
 from selfplay.machine.devices import memory_mb

@@ -34,12 +34,7 @@ PALETTE = (
 """Colours of members and bars; each is visible on light and dark pages."""
 
 
-def write_page(
-    path: Path,
-    template: str,
-    charts: Mapping[str, Any],
-    **values: object,
-) -> None:
+def write_page(path: Path, template: str, charts: Mapping[str, Any], **values: object) -> None:
     """Write the page of a template with these values; `data-chart` places a chart by its name.
 
     Equal values give equal bytes. Raises LoraEvoError if the path cannot be written.

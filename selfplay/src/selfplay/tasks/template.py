@@ -113,10 +113,7 @@ AZR = Template(
 
 
 def template_named(
-    name: str,
-    base: str,
-    kinds: Sequence[str] = BUILT_IN,
-    handed: Sequence[TaskKind] = (),
+    name: str, base: str, kinds: Sequence[str] = BUILT_IN, handed: Sequence[TaskKind] = ()
 ) -> Template:
     """Return the template of this name.
 
