@@ -14,12 +14,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+import selfplay
 from forked import start
 from lora_evo import EngineStopped
 from selfplay import step, training
 from selfplay.files import layout as run_directory
 from selfplay.files.rows import ResourceRow, read_rows
 from selfplay.members.population import Population
+from selfplay.run import code_version
 from selfplay.settings import put
 from selfplay.terminal import program
 from selfplay.training import train
@@ -303,6 +305,12 @@ def test_lost_rows_of_resources_do_not_keep_a_run_from_going_on(runs, brief, cop
     assert command(*resume(copy)).exit_code == 0
     assert runs.outcome(copy) == runs.outcome(brief)
     assert list(read_rows(copy / "resources.jsonl", ResourceRow)) == []
+
+
+def test_code_outside_of_a_checkout_is_named_by_its_version(monkeypatch):
+    outside = subprocess.CompletedProcess([], 128, "", "not a git repository")
+    monkeypatch.setattr("selfplay.run.subprocess.run", lambda *_, **__: outside)
+    assert code_version.__wrapped__() == selfplay.__version__
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,6 +12,7 @@ from code_verifier import Sandbox, Task, Tasksets
 from league import League
 from lora_evo import Operator
 from lora_evo.model import derive_seed
+from selfplay import __version__
 from selfplay.config import Config
 from selfplay.files.rows import StepRow
 from selfplay.learning.rewards import StudentReward, TeacherFunction
@@ -39,8 +39,8 @@ def code_version() -> str:
             for command in commands
         )
     except OSError:
-        return version("selfplay")
-    return version("selfplay") if tracked.returncode else commit.stdout.strip()
+        return __version__
+    return __version__ if tracked.returncode else commit.stdout.strip()
 
 
 @dataclass(frozen=True)
