@@ -19,6 +19,7 @@ from selfplay.files.rows import (
     ChangeRow,
     EvalRow,
     ResourceRow,
+    SolvingRow,
     StepRow,
     TaskRow,
     mean,
@@ -82,15 +83,24 @@ class RunRecord:
         return self.steps[-1].step
 
     @property
+    def planned(self) -> int:
+        """Number of steps of the whole run."""
+        return int(self.config.get("steps", self.last))
+
+    @property
     def kinds(self) -> list[str]:
         """Task kinds that occur, sorted."""
         return sorted({kind for step in self.steps for kind in step.kinds})
 
     @property
+    def base(self) -> SolvingRow | None:
+        """The frozen base's results on the held-out tasks."""
+        return next((row.rate for row in self.evals if row.rate and row.role == BASE), None)
+
+    @property
     def families(self) -> Families | None:
         """The family of each held-out task; None if the rows have none."""
-        base = next((row.rate for row in self.evals if row.rate and row.role == BASE), None)
-        return base.families or None if base else None
+        return self.base.families or None if self.base else None
 
     @property
     def births(self) -> list[tuple[int, BirthRow]]:
@@ -147,16 +157,11 @@ class RunRecord:
 
     def held_out_rates(self) -> tuple[Floats, dict[int, dict[str, Floats]]]:
         """Return the [tasks] held-out solve rates of the frozen base, and of members by step."""
-        rows = [
-            (row.step, row.member, np.array(row.rate.rates, float))
-            for row in self.evals
-            if row.rate
-        ]
-        base = next((rate for _, member, rate in rows if member == BASE), np.array([]))
+        base = np.array(self.base.rates if self.base else [], float)
         rates: dict[int, dict[str, Floats]] = {}
-        for step, member, rate in rows:
-            if member != BASE and len(rate) == len(base):
-                rates.setdefault(step, {})[member] = rate
+        for row in self.evals:
+            if row.rate and row.role != BASE and len(row.rate.rates) == len(base):
+                rates.setdefault(row.step, {})[row.member] = np.array(row.rate.rates, float)
         return base, dict(sorted(rates.items()))
 
     def to_pandas(self) -> dict[str, Any]:

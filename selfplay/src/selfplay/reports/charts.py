@@ -1,6 +1,6 @@
 """Charts of runs. A function returns None if there is nothing to show."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
@@ -162,12 +162,11 @@ def ratings(run: RunRecord, role: str) -> alt.LayerChart | None:
     for life in lives:
         end = run.last if life.died is None else life.died
         track = [
-            (step.step, *step.ratings[life.name])
+            _band(step.step, life.name, *step.ratings[life.name])
             for step in run.steps
             if life.born <= step.step <= end and life.name in step.ratings
         ]
-        points = track[:: -(-len(track) // MOST_POINTS) or 1]
-        rows += [_band(step, life.name, mu, sigma) for step, mu, sigma in points]
+        rows += track[:: -(-len(track) // MOST_POINTS) or 1]
     return bands(rows, "member", [life.name for life in lives], "TrueSkill rating, μ ± σ")
 
 
@@ -188,12 +187,11 @@ def held_out(run: RunRecord) -> alt.LayerChart | None:
 
 def held_out_kinds(run: RunRecord) -> alt.LayerChart | None:
     """Return the held-out gain for each kind of task, the mean over members that have learned."""
-    gains: dict[str, dict[int, list[float]]] = {}
+    gains: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in run.solvers():
         for kind, rate in row.rate.kinds.items() if row.rate and row.born is not True else ():
             if rate.difference is not None and row.role != START:
-                of_kind = gains.setdefault(kind, {})
-                of_kind.setdefault(row.step, []).append(100 * rate.difference)
+                gains[kind][row.step].append(100 * rate.difference)
     lines = {
         kind: [(step, fmean(values)) for step, values in sorted(of_step.items())]
         for kind, of_step in sorted(gains.items())
@@ -325,15 +323,14 @@ def lineage(run: RunRecord) -> alt.LayerChart | None:
 
 def payoffs(run: RunRecord) -> alt.LayerChart | None:
     """Return a matrix of solve rates: teachers, by quarter of the run, against students."""
-    rates_of: dict[tuple[str, str], list[float]] = {}
+    rates_of: dict[tuple[str, str], list[float]] = defaultdict(list)
     size = -(-len(run.steps) // 4)
-    for i, step in enumerate(run.steps):
-        part = run.steps[i - i % size : i - i % size + size]
-        for m in step.matches:
+    for start in range(0, len(run.steps), size):
+        part = run.steps[start : start + size]
+        steps = f"step {part[0].step}" + (f" to {part[-1].step}" if part[1:] else "")
+        for m in (match for step in part for match in step.matches):
             if m.observed is not None and m.teacher != m.student:
-                last = f" to {part[-1].step}" if part[1:] else ""
-                row = f"step {part[0].step}{last}: {m.teacher}"
-                rates_of.setdefault((row, m.student), []).append(m.observed)
+                rates_of[f"{steps}: {m.teacher}", m.student].append(m.observed)
     if not rates_of:
         return None
     rows = [
@@ -341,8 +338,8 @@ def payoffs(run: RunRecord) -> alt.LayerChart | None:
         | {"solved": fmean(rates), "matches": len(rates), "label": f"{fmean(rates):.0%}"}
         for (teacher, student), rates in rates_of.items()
     ]
-    students = [life.name for life in run.lives() if any(life.name == s for _, s in rates_of)]
-    order = list(dict.fromkeys(row for row, _ in rates_of))
+    order, matched = (list(dict.fromkeys(names)) for names in zip(*rates_of, strict=True))
+    students = [life.name for life in run.lives() if life.name in matched]
     across = alt.Axis(orient="top", labelAngle=0)
     base = alt.Chart(alt.InlineData(values=rows)).encode(
         x=alt.X("student:O", sort=students, title=None, axis=across),
@@ -361,13 +358,11 @@ def payoffs(run: RunRecord) -> alt.LayerChart | None:
 def rejected(run: RunRecord) -> alt.LayerChart | None:
     """Return the commonest reasons of rejected proposals, as shares of all proposals."""
     totals = sum((Counter(step.rejected) for step in run.steps), Counter[str]())
-    shares = [
-        (step, max(1, sum(kind.proposed for kind in step.kinds.values()))) for step in run.steps
-    ]
+    proposed = [max(1, sum(kind.proposed for kind in s.kinds.values())) for s in run.steps]
+    pairs = list(zip(run.steps, proposed, strict=True))
     reasons = {
-        name: [(step.step, step.rejected.get(name, 0) / proposed) for step, proposed in shares]
-        for name, count in totals.most_common(MOST_REASONS)
-        if count
+        name: [(step.step, step.rejected.get(name, 0) / count) for step, count in pairs]
+        for name, _ in totals.most_common(MOST_REASONS)
     }
     return curves(reasons, "% of proposals", "reason")
 

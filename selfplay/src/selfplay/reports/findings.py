@@ -58,19 +58,18 @@ def conclusion(run: RunRecord) -> str:
         return ""
     who = "the agent solves" if last[0].role == "agent" else "students solve"
     who = f"{who} (without {children}, born then)" if children else who
-    gains = [row.rate.over_start for row in last if row.rate]
-    over = mean(gain for gain in gains if isinstance(gain, float))
-    start = ""
+    gains = (row.rate.over_start for row in last if row.rate)
+    over, start = mean(gain for gain in gains if isinstance(gain, float)), ""
     if over is not None:
         start = f", the warm start {100 * (rate - over):.1f} % ({100 * over:+.1f})"
-    gain = held_out_gain(run)
-    error = f" ± {gain[1]:.1f}" if gain else ""
-    meaning = "; ±: one standard error over the tasks" if gain else ""
+    points, meaning = f"{100 * (rate - base):+.1f}", ""
+    if gain := held_out_gain(run):
+        points += f" ± {gain[1]:.1f}"
+        meaning = "; ±: one standard error over the tasks"
     meaning += not_judged((row.rate.not_judged for row in last if row.rate), "; ")
     return (
         f"Held-out tasks, never trained on: {who} {100 * rate:.1f} % after step "
-        f"{last[0].step}{start}, the frozen base {100 * base:.1f} % "
-        f"({100 * (rate - base):+.1f}{error} points{meaning})"
+        f"{last[0].step}{start}, the frozen base {100 * base:.1f} % ({points} points{meaning})"
     )
 
 
@@ -105,11 +104,10 @@ class Fall:
 
     def __str__(self) -> str:
         when = f"after step {self.before}" if self.before else "at the start"
+        earlier, later = (100 * np.nanmean(rates) for rates in (self.earlier, self.later))
         return (
-            f"{self.member} fell by {100 * self.mean:.1f} ± {100 * self.error:.1f} points "
-            "on held-out tasks: "
-            f"{100 * np.nanmean(self.earlier):.1f} % {when}, "
-            f"{100 * np.nanmean(self.later):.1f} % after step {self.after}"
+            f"{self.member} fell by {100 * self.mean:.1f} ± {100 * self.error:.1f} points on "
+            f"held-out tasks: {earlier:.1f} % {when}, {later:.1f} % after step {self.after}"
         )
 
 
@@ -166,9 +164,9 @@ def warnings_of(run: RunRecord) -> list[str]:
 def unjudged(run: RunRecord) -> list[str]:
     """Return a line with the number of texts of the whole run that the sandbox failed at."""
     parts = {f"{noun} of the steps": faults(run.steps, noun) for noun in ("proposals", "attempts")}
-    solving = [row.rate.not_judged for row in run.evals if row.rate]
-    teaching = [row.taught.not_judged for row in run.evals if row.taught]
-    parts["texts of the evaluations"] = [n for n in solving + teaching if isinstance(n, int)]
+    results = [result for row in run.evals for result in (row.rate, row.taught) if result]
+    counts = [result.not_judged for result in results]
+    parts["texts of the evaluations"] = [count for count in counts if isinstance(count, int)]
     words = ", ".join(f"{sum(counts)} {noun}" for noun, counts in parts.items() if sum(counts))
     return [f"Not judged, and in no number: {words} (the sandbox failed)"] if words else []
 
@@ -178,14 +176,16 @@ def signs_in(steps: Sequence[StepRow]) -> list[str]:
 
     Those of `SIGNS` need `LEAST_TASKS` tasks in at least half of the steps.
     """
-    late, signs = steps[-WINDOW:], []
+    late, signs = steps[-WINDOW:], list[str]()
+    if len(late) < WINDOW:
+        return signs
     enough = [s for s in late if sum(s.solve_rates or (LEAST_TASKS,)) >= LEAST_TASKS]
     for path, limit, words in SIGNS:
         share = mean(number_at(step, path) for step in enough)
-        if len(late) == WINDOW <= 2 * len(enough) and share is not None and share > limit:
+        if 2 * len(enough) >= WINDOW and share is not None and share > limit:
             signs.append(f"{100 * share:.0f} % {words}")
     valid = mean(step.valid_share for step in late)
-    if len(late) == WINDOW and valid is not None and valid < LEAST_VALID:
+    if valid is not None and valid < LEAST_VALID:
         signs.append(f"{100 * valid:.0f} % of the proposals are valid: few tasks are left to learn")
     return signs
 
@@ -207,15 +207,12 @@ def idle_roles(steps: Sequence[StepRow], frozen: Collection[str] = ()) -> dict[s
     frozen: members that never learn.
     """
     rows: dict[str, list[MemberRow]] = {}
-    for step in steps[-IDLE:]:
+    for step in steps[-IDLE:] if len(steps) >= IDLE else ():
         for member, row in step.members.items():
             if member not in frozen:
                 rows.setdefault(row.role, []).append(row)
-    return {
-        role: f"no {role} learned: {_why_idle(of_role)}"
-        for role, of_role in rows.items()
-        if len(steps) >= IDLE and all(map(_is_idle, of_role))
-    }
+    idle = {role: of_role for role, of_role in rows.items() if all(map(_is_idle, of_role))}
+    return {role: f"no {role} learned: {_why_idle(of_role)}" for role, of_role in idle.items()}
 
 
 def _is_idle(row: MemberRow) -> bool:

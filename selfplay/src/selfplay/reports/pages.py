@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,9 +102,8 @@ def duration(seconds: float) -> str:
 
 def _specification(chart: Any) -> Any:
     """Return a chart as plain data, as wide as its element on the page."""
-    plain = {
-        k: v for k, v in chart.to_dict(validate=False).items() if k not in ("$schema", "config")
-    }
+    plain = chart.to_dict(validate=False)
+    plain = {key: value for key, value in plain.items() if key not in ("$schema", "config")}
     plain |= {"width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
     return _shorten(plain)
 
@@ -140,9 +140,7 @@ def _environment() -> "Environment":
 
 
 def _source(name: str) -> str:
-    loader = _environment().loader
-    assert loader is not None
-    return loader.get_source(_environment(), name)[0]
+    return (files("selfplay") / "reports" / "templates" / name).read_text(encoding="utf-8")
 
 
 @cache
@@ -150,9 +148,8 @@ def _library() -> str:
     """Return Vega-Lite with its dependencies, and the script that draws the charts."""
     import vl_convert
 
-    return str(
-        vl_convert.javascript_bundle(_source("draw.js").replace("PALETTE", json.dumps(PALETTE)))
-    )
+    draw = _source("draw.js").replace("PALETTE", json.dumps(PALETTE))
+    return str(vl_convert.javascript_bundle(draw))
 
 
 def _digest(text: str) -> str:

@@ -3,7 +3,6 @@
 A line is also printed after a minute without one.
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,17 +17,8 @@ from selfplay.config import Config
 from selfplay.files.intervals import gain_text, mean_and_error, plus_minus
 from selfplay.files.record import RunRecord, held_out_gain
 from selfplay.files.rows import EvalRow, StepRow, mean
-from selfplay.reports.findings import (
-    IDLE,
-    WINDOW,
-    cut_roles,
-    falls,
-    faults,
-    held_out_met,
-    idle_roles,
-    not_judged,
-    signs_in,
-)
+from selfplay.reports import findings
+from selfplay.reports.findings import faults, not_judged
 from selfplay.reports.pages import counted, duration
 from selfplay.terminal import program, quote, wrap
 
@@ -55,14 +45,11 @@ class Progress:
         """Number of finished steps."""
         self._config: Config | None = None
         self._run = RunRecord(Path(), {}, ())
-        """Evaluations so far, and the steps with births."""
+        """Steps and evaluations so far."""
         self._gain = ""
         """The last gain on held-out tasks, and its step."""
-        self._recent: deque[StepRow] = deque(maxlen=WINDOW)
         self._idle: set[str] = set()
         """Roles that learn nothing."""
-        self._seconds: list[float] = []
-        """Of each step."""
         self._last_line = monotonic()
         self._bar = bars.Progress(
             *("{task.description}", bars.BarColumn(20), bars.MofNCompleteColumn()),
@@ -85,13 +72,8 @@ class Progress:
 
         done: number of steps done; earlier, measured: their rows, and those of evaluations.
         """
-        self._config, self._run = config, RunRecord(directory, {}, ())
-        self._recent.clear()
-        self._seconds.clear()
-        for row in earlier:
-            self._count(row)
-        self.measured(measured)
-        self.done = done
+        self._run = RunRecord(directory, {}, tuple(earlier), tuple(measured))
+        self._config, self.done = config, done
         self._print(_header(config, directory, done))
         self._print(f"  {program()} resume {quote(directory)}", whole=True)
         if not done and (warning := _warning(config)):
@@ -134,7 +116,7 @@ class Progress:
 
     def step(self, row: StepRow, measured: Sequence[EvalRow] = ()) -> None:
         """Print the results of a step."""
-        self._count(row)
+        self.done, self._run = row.step, replace(self._run, steps=(*self._run.steps, row))
         self.measured(measured)
         self._bar.update(self._steps, completed=row.step, left=self._left())
         if measured and (gain := held_out_gain(self._run)):
@@ -145,29 +127,24 @@ class Progress:
             self._print(self._line())
             self._last_line = monotonic()
         frozen = self._config.learner.frozen if self._config else ()
-        idle = idle_roles([*self._recent], frozen)
+        idle = findings.idle_roles(self._run.steps, frozen)
         for role in idle.keys() - self._idle:
-            self._print(f"  warning: in the last {IDLE} steps {idle[role]}")
+            self._print(f"  warning: in the last {findings.IDLE} steps {idle[role]}")
         self._idle = {*idle}
         for b in row.evolution:
             parents = "+".join(b.parents)
             spared = f"; spared: {', '.join(b.spared)}" if b.spared else ""
             self._print(f"  {b.child} replaces {b.removed} ({b.operator} {parents}){spared}")
-        fallen = [fall for fall in falls(self._run) if fall.after == row.step] if measured else []
-        for line in (*_eval_lines(measured), *(f"  warning: {fall}" for fall in fallen)):
+        for line in _eval_lines(measured):
             self._print(line)
-
-    def _count(self, row: StepRow) -> None:
-        self.done = row.step
-        self._recent.append(row)
-        if row.evolution:
-            self._run = replace(self._run, steps=(*self._run.steps, row))
-        self._seconds.append(sum(row.seconds.values()))
+        for fall in findings.falls(self._run) if measured else ():
+            if fall.after == row.step:
+                self._print(f"  warning: {fall}")
 
     def _left(self) -> str:
         """Return the estimated time left, from the mean of the steps so far; '' if unknown."""
         steps = self._config.steps - self.done if self._config else 0
-        seconds = steps * (mean(self._seconds) or 0.0)
+        seconds = steps * (mean(sum(row.seconds.values()) for row in self._run.steps) or 0.0)
         return f"about {duration(seconds)} left" if seconds > 0 else ""
 
     def _print(self, text: str, *, whole: bool = False) -> None:
@@ -181,27 +158,23 @@ class Progress:
 
     def _line(self) -> str:
         """Return the line of a step: means of the last steps, warnings, and the time left."""
-        recent = self._recent
+        recent = self._run.steps[-findings.WINDOW :]
         points = [100 * d for r in recent if (d := r.same_tasks.difference) is not None]
-        gain = mean_and_error(points)
+        gain, whole = mean_and_error(points), f" of {self._config.steps}" if self._config else ""
         gains = ", ".join(filter(None, (self._gain, gain and f"{plus_minus(gain)} own tasks")))
-        eta = self._left()
-        return (
-            f"step {self.done}"
-            + (f" of {self._config.steps}" if self._config else "")
-            + f": valid {_percent(mean(r.valid_share for r in recent))}"
-            f"{not_judged(faults(recent, 'proposals'))}"
-            + (f", {met} held-out tasks left out" if (met := held_out_met(recent)) else "")
-            + ", "
-            f"solved {_percent(mean(r.solve_rate for r in recent))}"
-            f"{not_judged(faults(recent, 'attempts'))}, "
-            f"structures {recent[-1].coverage.structures}"
-            + (f"; {eta}" if eta else "")
-            + (f"\n  points above the base: {gains}" if gains else "")
-            + "".join(
-                f"\n  warning: {line}" for line in (*signs_in([*recent]), *cut_roles(recent[-1]))
-            )
-        )
+        valid, solved = mean(r.valid_share for r in recent), mean(r.solve_rate for r in recent)
+        met, eta = findings.held_out_met(recent), self._left()
+        parts = [
+            f"step {self.done}{whole}: valid {_percent(valid)}",
+            not_judged(faults(recent, "proposals")),
+            f", {met} held-out tasks left out" if met else "",
+            f", solved {_percent(solved)}{not_judged(faults(recent, 'attempts'))}",
+            f", structures {recent[-1].coverage.structures}",
+            f"; {eta}" if eta else "",
+            f"\n  points above the base: {gains}" if gains else "",
+        ]
+        signs = (*findings.signs_in(recent), *findings.cut_roles(recent[-1]))
+        return "".join([*parts, *(f"\n  warning: {sign}" for sign in signs)])
 
 
 def _warning(config: Config) -> str:
@@ -235,29 +208,24 @@ def _header(config: Config, directory: Path, step: int) -> str:
 
 def _eval_lines(measured: Sequence[EvalRow]) -> list[str]:
     """Return the results of an evaluation, on held-out tasks and of the teachers' tasks."""
-    rates = {m.member: m.rate for m in measured if m.rate}
-    teachers = {m.member: m.taught for m in measured if m.taught}
-    born = {m.member: "born now" if m.born is True else "" for m in measured}
-    lines = []
+    solving, teaching, lines = [], [], []
+    rates = [m.rate for m in measured if m.rate]
+    over_start = any(isinstance(rate.over_start, float) for rate in rates)
+    for m in measured:
+        born = ", born now" if m.born is True else ""
+        if rate := m.rate:
+            gain = gain_text(rate.difference, rate.standard_error)
+            over = f", {gain_text(rate.over_start, None)} over the start" if over_start else ""
+            notes = f"{gain}{over}{born}{not_judged([rate.not_judged])}"
+            solving.append(f"{m.member} {_percent(rate.solve_rate)} ({notes})")
+        if taught := m.taught:
+            notes = f"{born}{not_judged([taught.not_judged])}".removeprefix(", ")
+            name = f"{m.member} {_percent(taught.base_solve_rate)}"
+            teaching.append(f"{name} ({notes})" if notes else name)
     if rates:
-        over_start = any(isinstance(rate.over_start, float) for rate in rates.values())
-        solving = [
-            f"{name} {_percent(rate.solve_rate)} "
-            f"({gain_text(rate.difference, rate.standard_error)}"
-            + (f", {gain_text(rate.over_start, None)} over the start" if over_start else "")
-            + (f", {born[name]}" if born[name] else "")
-            + f"{not_judged([rate.not_judged])})"
-            for name, rate in rates.items()
-        ]
-        base = _percent(next(iter(rates.values())).base_solve_rate)
+        base = _percent(rates[0].base_solve_rate)
         lines.append(f"  held-out tasks: {', '.join(solving)}; frozen base {base}")
-    if teachers:
-        teaching = [
-            f"{name} {_percent(t.base_solve_rate)}"
-            + (f" ({notes.removeprefix(', ')})" if notes else "")
-            for name, t in teachers.items()
-            for notes in [f", {born[name]}" * bool(born[name]) + not_judged([t.not_judged])]
-        ]
+    if teaching:
         lines.append(f"  teachers' tasks solved by the frozen base: {', '.join(teaching)}")
     return lines
 

@@ -63,6 +63,7 @@ BY_ROLE = (
 )
 """Numbers of members, drawn as one line for each role."""
 _GAIN = "Solve rate on fixed tasks, minus the frozen base's. Band: ± one standard error."
+_BY_KIND = "The mean over the members that have learned."
 _TAUGHT = (
     "How often the frozen base solves tasks written after fixed examples. Below the dashed line: "
     "harder than the base's own tasks."
@@ -87,10 +88,10 @@ def _points(run: RunRecord, field: str, role: str) -> Points:
 def measures_of_kinds(run: RunRecord) -> list[Series]:
     """Return the solve rate of each kind of task, with a hint."""
     words = {kind.name: f"The student is to {kind.words}." for kind in NANO.kinds}
-    path = "kinds.{}.solve_rate"
+    unit = "% of attempts"
     return [
-        Series(f"Solve rate, {kind}", path.format(kind), "% of attempts", words.get(kind, ""))
-        for kind in sorted(run.kinds)
+        Series(f"Solve rate, {kind}", f"kinds.{kind}.solve_rate", unit, words.get(kind, ""))
+        for kind in run.kinds
     ]
 
 
@@ -140,10 +141,7 @@ def report_charts(run: RunRecord) -> dict[str, tuple["alt.TopLevelMixin", str]]:
     hinted: dict[str, tuple[Any, str]] = {
         f"eval: Held-out gain of the {solvers}": (charts.held_out(run), _GAIN + solving),
         f"eval: {teachers} tasks, solved by the base": (charts.taught(run), _TAUGHT + teaching),
-        "eval: Held-out gain by kind of task": (
-            charts.held_out_kinds(run),
-            "The mean over the members that have learned.",
-        ),
+        "eval: Held-out gain by kind of task": (charts.held_out_kinds(run), _BY_KIND),
         "lineage: Family tree": (charts.lineage(run), _LIVES),
         "population: Ratings of the teachers": (charts.ratings(run, "teacher"), ""),
         "population: Ratings of the students": (charts.ratings(run, "student"), ""),
@@ -160,10 +158,8 @@ def report_charts(run: RunRecord) -> dict[str, tuple["alt.TopLevelMixin", str]]:
     reference = "the warm start" if from_start else "the frozen base"
     for m in BY_ROLE:
         lines = {role: _points(run, m.path, role) for role in roles}
-        hinted[f"health: {m.title}"] = (
-            charts.curves(lines, m.unit, "role"),
-            m.hint.format(reference),
-        )
+        chart = charts.curves(lines, m.unit, "role")
+        hinted[f"health: {m.title}"] = chart, m.hint.format(reference)
     return {name: (chart, hint) for name, (chart, hint) in hinted.items() if chart is not None}
 
 
@@ -202,13 +198,10 @@ def _solving(run: RunRecord) -> Table:
     }
     kinds = sorted({kind for rate in last.values() for kind in rate.kinds})
     started = any(isinstance(rate.over_start, float) for rate in last.values())
-    base = next((row.rate for row in run.evals if row.rate and row.role == BASE), None)
     rows = []
-    if base and last:
-        solved = [
-            _percent(base.kinds[kind].solve_rate) if kind in base.kinds else "" for kind in kinds
-        ]
-        gains = ["", *[""] * started, *solved]
+    if last and (base := run.base):
+        of_kinds = map(base.kinds.get, kinds)
+        gains = ["", *[""] * started, *(_percent(r.solve_rate) if r else "" for r in of_kinds)]
         name = f"frozen base{not_judged([base.not_judged])}"
         rows.append((name, _percent(base.solve_rate), *gains, figure(base.tokens)))
     for name, rate in last.items():
@@ -228,14 +221,12 @@ def _teaching(run: RunRecord) -> Table:
     """Return the last evaluation of the base, the warm start and every teacher, as teachers."""
     base = [row for row in run.evals if row.role in (BASE, START) and row.taught]
     last = [row for row in run.latest_evals() if row.taught and row.role not in (BASE, START)]
-    rows = [
-        (
-            *(_who(row, t.not_judged), _percent(t.base_solve_rate), _percent(t.valid_share)),
-            *(figure(t.reward, signed=True), str(t.new_structures)),
-        )
-        for row in ([*base, *last] if last else [])
-        if (t := row.taught)
-    ]
+    rows = []
+    for row in [*base, *last] if last else []:
+        if t := row.taught:
+            name, reward = _who(row, t.not_judged), figure(t.reward, signed=True)
+            solved, valid = _percent(t.base_solve_rate), _percent(t.valid_share)
+            rows.append((name, solved, valid, reward, str(t.new_structures)))
     return ("tasks of", "solved by the base", "valid", "reward", "new structures"), rows
 
 
@@ -267,36 +258,28 @@ def _moved(run: RunRecord) -> list[tuple[str, str, str]]:
 def _board(run: RunRecord) -> list[tuple[str, str, str, str]]:
     """Return the living members with a rating, by role, best mu − 3 sigma first."""
     rated = next((step.ratings for step in reversed(run.steps) if step.ratings), {})
-    living = [life for life in run.lives() if life.died is None and life.name in rated]
-    living.sort(
-        key=lambda life: (life.role != "teacher", 3 * rated[life.name][1] - rated[life.name][0])
-    )
-    return [
-        (
-            life.name,
-            life.role,
-            f"{' × '.join(life.birth.parents)}, {life.birth.operator}" if life.birth else "founder",
-            f"{figure(rated[life.name][0])} ± {figure(rated[life.name][1])}",
-        )
-        for life in living
-    ]
+    rows = []
+    for life in run.lives():
+        if life.died is None and life.name in rated:
+            (mu, sigma), birth = rated[life.name], life.birth
+            origin = f"{' × '.join(birth.parents)}, {birth.operator}" if birth else "founder"
+            row = life.name, life.role, origin, f"{figure(mu)} ± {figure(sigma)}"
+            rows.append((life.role != "teacher", 3 * sigma - mu, row))
+    return [row for _, _, row in sorted(rows, key=lambda ranked: ranked[:2])]
 
 
 def _time(run: RunRecord) -> str:
     """Return the share of each phase in the time, in the phases' order."""
     totals = sum((Counter(step.seconds) for step in run.steps), Counter[str]())
     names = list(dict.fromkeys(name for step in run.steps for name in step.seconds))
-    return ", ".join(
-        f"{name} {figure(totals[name] / totals.total(), share=True)}" for name in names
-    )
+    return ", ".join(f"{name} {_percent(totals[name] / totals.total())}" for name in names)
 
 
 def sentences(run: RunRecord) -> list[str]:
     """Return two sentences: members, base and steps; time, tokens and memory."""
     config, steps = run.config, f"{len(run.steps)} steps"
-    planned = config.get("steps")
-    if isinstance(planned, int) and planned > run.last:
-        steps = f"{run.last} of {planned} steps so far"
+    if run.planned > run.last:
+        steps = f"{run.last} of {run.planned} steps so far"
     teachers, students = (counted(config.get(f"{r}s", "?"), r) for r in ("teacher", "student"))
     members = f"{teachers} and {students}"
     who = "One agent in both roles" if run.single else members
