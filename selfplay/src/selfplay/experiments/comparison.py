@@ -14,19 +14,10 @@ import numpy as np
 
 from lora_evo.terminal import text_table
 from selfplay.errors import RunDirectoryError
+from selfplay.experiments import measures
 from selfplay.experiments.experiment import PLAN, open_plan
 from selfplay.experiments.kept import SAME_BASE, Curve, KeptRun, asked, base_rate, keep, read_kept
-from selfplay.experiments.measures import (
-    GAINS,
-    MEASURES,
-    PERCENT,
-    POINTS,
-    Who,
-    last_third,
-    measure,
-    population_mean,
-    weakest_member,
-)
+from selfplay.experiments.measures import PERCENT, POINTS
 from selfplay.files.intervals import Estimate, Floats, estimate
 from selfplay.files.layout import METRICS
 from selfplay.files.record import RunRecord, flatten, read_run
@@ -67,21 +58,27 @@ class Comparison:
     @property
     def units(self) -> dict[str, str]:
         """The unit of each measure; with kept runs, of those that they have."""
-        every = {name: unit for name, (unit, _) in MEASURES.items()}
-        units = dict.fromkeys(GAINS, POINTS) if self.has_kept else every
+        names = measures.GAINS if self.kept else measures.MEASURES
+        units = {name: measures.MEASURES[name][0] for name in names}
         return units | dict.fromkeys(map(_late, self.curves), PERCENT)
 
     @property
-    def has_kept(self) -> bool:
-        """Whether some runs are kept rows."""
-        return any(isinstance(run, KeptRun) for runs in self.arms.values() for run in runs.values())
+    def kept(self) -> list[KeptRun]:
+        """The runs that are kept rows."""
+        runs = (run for of in self.arms.values() for run in of.values())
+        return [run for run in runs if isinstance(run, KeptRun)]
+
+    def records(self) -> list[tuple[str, int, RunRecord]]:
+        """Return arm, seed and record of the other runs."""
+        runs = ((arm, seed, run) for arm, of in self.arms.items() for seed, run in of.items())
+        return [(arm, seed, run) for arm, seed, run in runs if isinstance(run, RunRecord)]
 
     def numbers(self) -> dict[str, dict[str, dict[str, Estimate]]]:
         """Return all numbers by table, column and measure; measures without any are left out."""
-        differences = {f"{a} − {b}": (self.arms[a], self.arms[b]) for a, b in self.pairs}
+        arms, curves = self.arms, self.curves
         return {
-            "arms": {arm: of_arm(runs, self.curves) for arm, runs in self.arms.items()},
-            "differences": {t: of_pair(*pair, self.curves) for t, pair in differences.items()},
+            "arms": {arm: of_arm(runs, curves) for arm, runs in arms.items()},
+            "differences": {f"{a} − {b}": of_pair(arms[a], arms[b], curves) for a, b in self.pairs},
         }
 
     def tables(self) -> list[tuple[str, Table]]:
@@ -99,7 +96,7 @@ class Comparison:
                     rows.append((f"{name} ({unit})" if unit else name, *cells))
             if rows:
                 table = [("", *columns), *rows]
-                head, *body = zip(*table, strict=True) if self.has_kept else table
+                head, *body = zip(*table, strict=True) if self.kept else table
                 titled.append((title.capitalize(), (head, body)))
         return titled
 
@@ -112,13 +109,10 @@ class Comparison:
             words[MOST_SETTINGS:] = ["and more"] * (len(words) > MOST_SETTINGS)
             settings = f" ({', '.join(words)})" if words else ""
             lines.append(f"{arm}{settings}: {', '.join(map(_reached, runs, runs.values()))}")
-        for arm, runs in self.arms.items():
-            for seed, run in runs.items():
-                notes = [] if isinstance(run, KeptRun) else [*unjudged(run), *falls(run)]
-                lines += [f"{arm}, seed {seed}: {note}" for note in notes]
-        every = [run for runs in self.arms.values() for run in runs.values()]
-        last = max((run.last for run in every if isinstance(run, RunRecord)), default=0)
-        steps = max((run.steps for run in every if isinstance(run, KeptRun)), default=0)
+        for arm, seed, run in self.records():
+            lines += [f"{arm}, seed {seed}: {note}" for note in (*unjudged(run), *falls(run))]
+        last = max((run.last for _, _, run in self.records()), default=0)
+        steps = max((run.steps for run in self.kept), default=0)
         if steps > last:
             lines.append(
                 f"kept runs have {steps} steps, of which the first {last} are compared: where "
@@ -136,13 +130,13 @@ def of_arm(runs: Runs, curves: Mapping[str, Curve] = _NONE) -> dict[str, Estimat
 
     curves: of each, the mean over its last third is a measure, too.
     """
-    measures = [_measured(run, curves) for run in runs.values()]
+    measured = [_measured(run, curves) for run in runs.values()]
     families = next((run.families for run in runs.values()), None)
     numbers: dict[str, Estimate] = {}
-    for name in dict.fromkeys(name for of_run in measures for name in of_run):
-        values = [value for of_run in measures if (value := of_run.get(name)) is not None]
+    for name in dict.fromkeys(name for of_run in measured for name in of_run):
+        values = [value for of_run in measured if (value := of_run.get(name)) is not None]
         mean = estimate(values, families)
-        unit, _ = MEASURES.get(name, (PERCENT, None))
+        unit, _ = measures.MEASURES.get(name, (PERCENT, None))
         if mean and mean.low is not None and mean.high is not None and unit == PERCENT:
             mean = replace(mean, low=max(mean.low, 0.0), high=min(mean.high, 1.0))
         if mean:
@@ -171,23 +165,21 @@ def of_pair(first: Runs, second: Runs, curves: Mapping[str, Curve] = _NONE) -> d
 
 
 def _gap(a: Floats | None, b: Floats | None) -> Floats | None:
-    if a is None or b is None:
+    if a is None or b is None or (len(a) != len(b) and 1 not in (len(a), len(b))):
         return None
-    if len(a) == len(b):
-        return np.asarray(a - b)
-    return np.array([np.nanmean(a) - np.nanmean(b)]) if 1 in (len(a), len(b)) else None
+    return np.asarray(a - b) if len(a) == len(b) else np.array([np.nanmean(a) - np.nanmean(b)])
 
 
 def _measured(run: Run, curves: Mapping[str, Curve]) -> dict[str, Floats | None]:
     """Return the measures of a run, and the mean of each curve over its last third."""
-    measures: dict[str, Floats | None]
     if isinstance(run, KeptRun):
         gains = run.held_out_gains()
-        measures = {name: of(gains) for name, of in GAINS.items()}
+        measured = {name: of(gains) for name, of in measures.GAINS.items()}
     else:
-        measures = measure(run)
+        measured = measures.measure(run)
     shares = {_late(name): [*points(run, name, curves).values()] for name in curves}
-    return measures | {n: np.array([np.mean(last_third(of))]) for n, of in shares.items() if of}
+    late = {name: measures.last_third(of) for name, of in shares.items() if of}
+    return measured | {name: np.array([np.mean(of)]) for name, of in late.items()}
 
 
 def points(run: Run, name: str, curves: Mapping[str, Curve]) -> Mapping[int, float]:
@@ -200,7 +192,7 @@ def _late(curve: str) -> str:
 
 
 def _reached(seed: int, run: Run) -> str:
-    steps = run.steps if isinstance(run, KeptRun) else int(run.config.get("steps", run.last))
+    steps = run.steps if isinstance(run, KeptRun) else run.planned
     return f"seed {seed} " + ("done" if run.last >= steps else f"at step {run.last} of {steps}")
 
 
@@ -234,11 +226,9 @@ def compare(
 def _with_kept(comparison: Comparison, rows: Sequence[KeptRun]) -> Comparison:
     """Return the comparison with kept runs added, up to the last step here. Raises
     RunDirectoryError if what they were asked differs."""
-    runs = [run for of in comparison.arms.values() for run in of.values()]
-    records = [run for run in runs if isinstance(run, RunRecord)]
-    question = asked(records[0])
+    records = [run for _, _, run in comparison.records()]
+    question, last = asked(records[0]), max(run.last for run in records)
     bases = {int(run.config["seed"]): base_rate(run) for run in records if run.held_out_gains()}
-    last = max(run.last for run in runs)
     arms: dict[str, dict[int, Run]] = {}
     for row in rows:
         for key, value in question.items():
@@ -273,10 +263,8 @@ def _with_kept(comparison: Comparison, rows: Sequence[KeptRun]) -> Comparison:
 def keep_runs(comparison: Comparison, path: Path) -> int:
     """Write a row for each finished run here to a file that `compare` reads as kept; return how
     many."""
-    runs = [(arm, run) for arm, of in comparison.arms.items() for run in of.values()]
-    here = [(arm, run) for arm, run in runs if isinstance(run, RunRecord)]
-    pairs = [(arm, run) for arm, run in here if run.last >= int(run.config["steps"])]
-    return keep(path, comparison.name, pairs, comparison.curves)
+    done = [(arm, run) for arm, _, run in comparison.records() if run.last >= run.planned]
+    return keep(path, comparison.name, done, comparison.curves)
 
 
 def _of_places(places: Sequence[str | PathLike[str]]) -> Comparison:
@@ -294,15 +282,16 @@ def _of_places(places: Sequence[str | PathLike[str]]) -> Comparison:
         raise RunDirectoryError(
             f"{home} is a whole experiment; compare it alone, or name run directories only"
         )
-    plan, arms = open_plan(str(home / PLAN)), {}
-    begun = [run for run in plan.runs(home) if (run.directory / METRICS).is_file()]
-    for arm in dict.fromkeys(run.arm for run in begun):
-        arms[arm] = {run.seed: read_run(run.directory) for run in begun if run.arm == arm}
-    if not arms:
+    plan = open_plan(str(home / PLAN))
+    begun: dict[str, dict[int, RunRecord]] = {}
+    for run in plan.runs(home):
+        if (run.directory / METRICS).is_file():
+            begun.setdefault(run.arm, {})[run.seed] = read_run(run.directory)
+    if not begun:
         raise RunDirectoryError(f"{home} has no run with a finished step yet")
-    pairs = [pair for pair in plan.pairs if arms.keys() >= {*pair}]
-    curves = {name: load_object(named, f"curves.{name}") for name, named in plan.curves.items()}
-    return Comparison(plan.name, plan.question, arms, plan.arms, pairs, curves)
+    pairs = [pair for pair in plan.pairs if begun.keys() >= {*pair}]
+    curves = {name: load_object(path, f"curves.{name}") for name, path in plan.curves.items()}
+    return Comparison(plan.name, plan.question, begun, plan.arms, pairs, curves)
 
 
 def _name_and_folder(place: str) -> tuple[str, Path]:
@@ -361,36 +350,32 @@ def to_json(comparison: Comparison) -> str:
 
 def write_comparison(comparison: Comparison, page: Path) -> None:
     """Write the comparison as one HTML page that works offline; equal ones give equal bytes."""
-    drawn: dict[str, Callable[[Run], Mapping[int, float]]] = {
-        "Population mean": partial(_gains, population_mean),
-        "Weakest member": partial(_gains, weakest_member),
+    arms, shares = comparison.arms, comparison.curves
+    gains = {
+        "Population mean": _chart(arms, partial(_gains, measures.population_mean), POINTS),
+        "Weakest member": _chart(arms, partial(_gains, measures.weakest_member), POINTS),
     }
-    for name in comparison.curves:
-        drawn[_capital(name)] = partial(points, name=name, curves=comparison.curves)
-    units = dict.fromkeys(map(_capital, comparison.curves), PERCENT)
-    drafts = {
-        title: _chart(comparison.arms, of, units.get(title, POINTS)) for title, of in drawn.items()
+    curves = {
+        name[:1].upper() + name[1:]: _chart(
+            arms, partial(points, name=name, curves=shares), PERCENT
+        )
+        for name in shares
     }
-    charts = {title: chart for title, chart in drafts.items() if chart}
     write_page(
         page,
         "compare.html",
-        charts,
+        {title: chart for title, chart in (gains | curves).items() if chart},
         title=comparison.name,
         question=comparison.question,
         lines=comparison.lines(),
-        gains=[title for title in charts if title not in units],
-        curves=[title for title in charts if title in units],
+        gains=[title for title, chart in gains.items() if chart],
+        curves=[title for title, chart in curves.items() if chart],
         tables=comparison.tables(),
         reading=READING,
     )
 
 
-def _capital(name: str) -> str:
-    return name[:1].upper() + name[1:]
-
-
-def _gains(who: Who, run: Run) -> Mapping[int, float]:
+def _gains(who: measures.Who, run: Run) -> Mapping[int, float]:
     gains = run.held_out_gains()
     return {0: 0.0} | {step: float(np.nanmean(who(of_step))) for step, of_step in gains.items()}
 

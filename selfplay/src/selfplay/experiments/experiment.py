@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,13 +103,11 @@ class Plan:
 
     def runs(self, home: Path) -> list["PlannedRun"]:
         """Return all runs, ordered by seed, so that arms can be compared early."""
-        return [
-            PlannedRun(
-                arm, seed, self.run_config(arm, seed), home / folder_of(arm) / f"seed-{seed}"
-            )
-            for seed in self.seeds
-            for arm in self.arms
-        ]
+        runs = []
+        for seed, arm in product(self.seeds, self.arms):
+            directory = home / folder_of(arm) / f"seed-{seed}"
+            runs.append(PlannedRun(arm, seed, self.run_config(arm, seed), directory))
+        return runs
 
 
 class PlannedRun(NamedTuple):
@@ -213,24 +212,22 @@ def run_experiment(plan: Plan, home: Path, *, workers: int = 2) -> list[str]:
 
 
 def _steps(runs: Sequence[PlannedRun]) -> int:
-    rows = [run.directory / METRICS for run in runs]
-    return sum(path.read_bytes().count(b"\n") for path in rows if path.is_file())
+    paths = [run.directory / METRICS for run in runs]
+    return sum(path.read_bytes().count(b"\n") for path in paths if path.is_file())
 
 
 def _make(run: PlannedRun, stop: threading.Event) -> str:
     """Train or resume a run in a process of its own; return its failure, or ''."""
-    log, preset = (
-        run.directory.with_name(f"{run.directory.name}.{end}") for end in ("log", "yaml")
-    )
+    home = run.directory
+    log, preset = (home.with_name(f"{home.name}.{end}") for end in ("log", "yaml"))
     if stop.is_set():
         return ""
-    if (run.directory / CONFIG).is_file():
-        _wait_until_free(run.directory)
-        words = ["resume", run.directory]
+    if (home / CONFIG).is_file():
+        _wait_until_free(home)  # of a process of an earlier call
+        words = ["resume", home]
     else:
-        log.parent.mkdir(parents=True, exist_ok=True)
         write_text(preset, config_text(run.config))
-        words = ["train", "--preset", preset, "--out", run.directory]
+        words = ["train", "--preset", preset, "--out", home]
     command = [sys.executable, "-c", _SELFPLAY, *map(str, words), "--quiet"]
     with log.open("wb") as file:  # a session of its own: Ctrl-C reaches this process only
         process = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
@@ -248,10 +245,9 @@ def _make(run: PlannedRun, stop: threading.Event) -> str:
 
 
 def _wait_until_free(directory: Path) -> None:
-    """Wait until a process of an earlier call has stopped."""
-    deadline, is_free = time.monotonic() + PATIENCE_S, False
-    while not is_free and time.monotonic() < deadline:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
         with suppress(RunDirectoryError):
             lock(directory).close()
-            is_free = True
-        time.sleep(0 if is_free else POLL_S)
+            return
+        time.sleep(POLL_S)
