@@ -172,26 +172,20 @@ def make_batch(
     rows = batch_rows(samples, members, config, max_completion_length)
     faults = {row.member: row.fault for row in reversed(rows) if row.fault}
     sizes = [lr_factor * rate for rate in _rates(members, roles, config, rates or {})]
-    moving = [
-        row
-        for row in rows
-        if row.member not in faults and sizes[row.member] > 0.0 and _moves(row, config)
-    ]
+    able = {place for place, size in enumerate(sizes) if size > 0.0 and place not in faults}
+    moving = [row for row in rows if row.member in able and _moves(row, config)]
     if not pieces:
         return UpdateBatch(rows, faults, sizes, [Shard(moving)] if moving else [])
-    of_member: dict[int, list[Row]] = defaultdict(list)
-    of_role: dict[str, list[Row]] = defaultdict(list)
+    # By member, and by prompt, which a group of rows shares.
+    of_member: dict[int, dict[tuple[int, ...], list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in sorted(moving, key=lambda row: (row.member, row.sample.phase, row.length)):
-        of_member[row.member].append(row)
-        of_role[roles[row.member]].append(row)
+        of_member[row.member][row.prompt_ids].append(row)
     shards: list[tuple[float, Shard]] = []
-    for place, member_rows in of_member.items():
+    for place, groups in of_member.items():
         role = roles[place]
-        full = sum(row.length for row in of_role[role]) // config.micro_batch_tokens
-        role_shards = min(pieces, batches(len(of_role[role]), full))
-        groups: dict[tuple[int, ...], list[Row]] = defaultdict(list)  # which share a prompt
-        for row in member_rows:
-            groups[row.prompt_ids].append(row)
+        lengths = [row.length for row in moving if roles[row.member] == role]
+        full = sum(lengths) // config.micro_batch_tokens
+        role_shards = min(pieces, batches(len(lengths), full))
         count = min(even(ceil(role_shards / roles.count(role))), len(groups))
         for n in range(count):
             shard = [row for group in list(groups.values())[n::count] for row in group]
@@ -210,21 +204,16 @@ def _rates(
                 f"rates has {rate} for {name!r}; expected a number of at least 0 for one of "
                 f"{', '.join(members)}"
             )
-    configured = map(config.learning_rate_of, roles, members)
-    return [
-        rate if name in config.frozen else rates.get(name, rate)
-        for name, rate in zip(members, configured, strict=True)
-    ]
+    own = {name: rate for name, rate in rates.items() if name not in config.frozen}
+    return [own.get(n, config.learning_rate_of(r, n)) for r, n in zip(roles, members, strict=True)]
 
 
 def share_out(
     shards: Sequence[Shard], learners: int
 ) -> tuple[list[list[Shard]], dict[int, list[int]]]:
     """Divide shards into blocks, one for each learner; return them, and the `Homes` of members."""
-    shares = [
-        [shards[number] for number in block]
-        for block in blocks([shard.tokens for shard in shards], learners)
-    ]
+    parts = blocks([shard.tokens for shard in shards], learners)
+    shares = [[shards[number] for number in part] for part in parts]
     homes: dict[int, list[int]] = defaultdict(list)
     for rank, share in enumerate(shares):
         for place in (place for shard in share for place in shard.members):
@@ -289,19 +278,16 @@ def token_weights(
     As in TRL, a masked sequence still counts in the number of sequences of "grpo" and "dr_grpo",
     and its tokens do not count in the number of tokens of "dapo" and "bnpo".
     """
-    keep = [not (t and config.mask_truncated_completions) for t in truncated]
-    sequences = Counter(members)
-    tokens: Counter[int] = Counter()
-    for member, length, is_kept in zip(members, lengths, keep, strict=True):
-        tokens[member] += length * is_kept
+    masks = config.mask_truncated_completions
+    kept = [0 if cut and masks else n for n, cut in zip(lengths, truncated, strict=True)]
+    sequences, tokens = Counter(members), Counter[int]()
+    for member, length in zip(members, kept, strict=True):
+        tokens[member] += length
     weights = []
-    for member, length, is_kept in zip(members, lengths, keep, strict=True):
-        if not is_kept or length == 0:
-            weights.append(0.0)
-        elif config.loss_type == "grpo":
-            weights.append(1.0 / (sequences[member] * length))
-        elif config.loss_type == "dr_grpo":
-            weights.append(1.0 / (sequences[member] * max_completion_length))
-        else:
-            weights.append(1.0 / tokens[member])
+    for member, length in zip(members, kept, strict=True):
+        divisor = tokens[member]
+        if config.loss_type in ("grpo", "dr_grpo"):
+            whole = max_completion_length if config.loss_type == "dr_grpo" else length
+            divisor = sequences[member] * whole
+        weights.append(1.0 / divisor if length else 0.0)
     return weights

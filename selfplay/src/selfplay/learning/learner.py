@@ -176,11 +176,10 @@ class Learner:
     def _step(self, place: int, rate: float, sums: StatsSum) -> StepResult:
         """Take a member's optimiser step; sums: of the samples that gave its gradient."""
         norm, stepped = self.optimizer.step(place, rate, self.loss_scale)
-        if stepped:
-            return StepResult(sums, norm, stepped, "")
-        finite = math.isfinite(sums.loss)
-        name = "the norm of its gradient" if finite else "its loss"
-        return StepResult(sums, norm, stepped, f"{name} is {norm if finite else sums.loss}")
+        fault = "" if stepped else f"the norm of its gradient is {norm}"
+        if not stepped and not math.isfinite(sums.loss):
+            fault = f"its loss is {sums.loss}"
+        return StepResult(sums, norm, stepped, fault)
 
     def _gradients(self, shards: Sequence[Shard], homes: Homes) -> dict[int, list[Part]]:
         """Return the parts of these shards' gradients by member's place, the first ones summed.

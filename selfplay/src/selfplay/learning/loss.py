@@ -120,10 +120,8 @@ class ForwardPass:
     def loss(self, batch: Sequence[Row], sums: dict[int, StatsSum]) -> Tensor:
         """Return the batch's part of the loss, and add its tokens to the statistics."""
         laid = self.scorer.laid(batch, [row.member for row in batch])
-        rollout = torch.tensor(
-            [p for row in batch for p in row.sample.rollout.logprobs], device=laid.targets.device
-        )
-        reference = None
+        sampled = [p for row in batch for p in row.sample.rollout.logprobs]
+        rollout, reference = torch.tensor(sampled, device=laid.targets.device), None
         phases = [row.sample.phase for row in batch]
         betas = list(map(self.config.beta_of, phases))
         entropy_coefs = list(map(self.config.entropy_coef_of, phases))
@@ -150,9 +148,7 @@ class ForwardPass:
             bonus = laid.per_token([coef * row.token_share for coef, row in shares])
             weighted = weighted - bonus * entropy[0]
         columns = [weighted.detach(), losses.clipped, losses.importance, losses.outside]
-        columns.append(current - rollout)
-        if losses.kl is not None:
-            columns.append(losses.kl)
+        columns += [current - rollout, *([] if losses.kl is None else [losses.kl])]
         split = [torch.split(column, laid.lengths) for column in columns]
         for row, beta, *tokens in zip(batch, betas, *split, strict=True):
             sums[row.member].add_tokens(*(tokens if beta > 0.0 else tokens[:5]))

@@ -164,12 +164,8 @@ def training_samples(
             "teacher_reward=run.extensions.teacher_reward, student_reward=...)"
         )
     judged = [p for p in solved if not p.infra_error and not p.held_out]
-    proposals = [
-        p
-        for p in judged
-        if p.teacher is not None
-        and (p.task is None or all(_has(p, need, reward) for need in needed_by(reward)))
-    ]
+    needs, proposals = needed_by(reward), [p for p in judged if p.teacher is not None]
+    proposals = [p for p in proposals if not p.task or all(_has(p, n, reward) for n in needs)]
     teaching = [
         TrainingSample(p.teacher or BASE, p.rollout, 0.0, "propose", p.id, p.kind, number, p)
         for p, number in zip(proposals, _rewards(reward, proposals), strict=True)
@@ -296,8 +292,7 @@ def advantages(
                 of_it = values[of_task]
                 values[of_task] = of_it - of_it.mean() if np.ptp(of_it) else 0.0
         result[rows] = whiten(values, largest, tokens[rows] if token_weighted else None)
-    whitened: list[float] = result.tolist()
-    return whitened
+    return [float(advantage) for advantage in result]
 
 
 def whiten(values: Floats, largest: float, weights: Floats | None = None) -> Floats:
