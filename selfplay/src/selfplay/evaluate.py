@@ -30,7 +30,6 @@ from selfplay.learning.rewards import populora
 from selfplay.run import Run
 from selfplay.sampling.texts import Attempt, Proposed
 from selfplay.tasks.buffer import draw_from
-from selfplay.tasks.kind import TaskKind
 
 T = TypeVar("T")
 
@@ -51,15 +50,14 @@ def evaluate_members(run: Run, step: int, born: Collection[str] = ()) -> list[Ev
     e = run.config.eval
     solving = len(solvers) * len(run.held_out) * e.samples
     teaching = len(teachers) * len(run.template.in_play) * e.proposals * (1 + e.attempts)
-    attempts = solve_held_out(run, list(solvers.values()), of=solving + teaching)
+    attempts = solve_held_out(run, [*solvers.values()], of=solving + teaching)
     attempts_of = dict(zip(solvers, attempts, strict=True))
-    rows = teaching_rows(run, list(teachers.values()), after=solving)
+    rows = teaching_rows(run, [*teachers.values()], after=solving)
     teaching_of = dict(zip(teachers, rows, strict=True))
     if step == 0:
-        _drop_partly_judged(attempts)
-        run.baseline_rates = {
-            name: [_rate(attempts) for attempts in tasks] for name, tasks in attempts_of.items()
-        }
+        for of_task in (of_task for tasks in attempts for of_task in tasks):
+            _drop_partly_judged(of_task)
+        run.baseline_rates = {name: list(map(_rate, of)) for name, of in attempts_of.items()}
     start = run.baseline_rates.get(START) if step > 0 else None
     kinds = [held_out.task.kind for held_out in run.held_out]
     families = [_family(held_out.task) for held_out in run.held_out]
@@ -70,9 +68,9 @@ def evaluate_members(run: Run, step: int, born: Collection[str] = ()) -> list[Ev
         if kinds
     }
     if BASE in solving_of:
-        numbers = {family: number for number, family in enumerate(dict.fromkeys(families))}
-        shared = tuple(numbers[family] for family in families)
-        solving_of[BASE] = structs.replace(solving_of[BASE], families=shared)
+        different = list(dict.fromkeys(families))
+        numbers = tuple(map(different.index, families))
+        solving_of[BASE] = structs.replace(solving_of[BASE], families=numbers)
     return [
         EvalRow(
             step=step,
@@ -95,17 +93,13 @@ def solve_held_out(
     task, the attempts.
     """
     e = run.config.eval
-    attempts_of = [
-        [
-            [
-                Attempt(m, h.task, run.seed("held-out", h.task.id, i), e.temperature)
-                for i in range(e.samples)
-            ]
-            for h in run.held_out
-        ]
-        for m in members
-    ]
-    run.attempt([a for tasks in attempts_of for attempts in tasks for a in attempts], of)
+
+    def attempts(member: str | None, task: Task) -> list[Attempt]:
+        seeds = (run.seed("held-out", task.id, i) for i in range(e.samples))
+        return [Attempt(member, task, seed, e.temperature) for seed in seeds]
+
+    attempts_of = [[attempts(member, h.task) for h in run.held_out] for member in members]
+    run.attempt([a for tasks in attempts_of for of_task in tasks for a in of_task], of)
     return attempts_of
 
 
@@ -159,14 +153,17 @@ def teaching_rows(run: Run, members: Sequence[str | None], after: int = 0) -> li
     drafts = []
     for number, (member, kind, i) in enumerate(product(members, kinds, range(e.proposals))):
         name, seed = f"{kind.name}-{i}", run.seed("yardstick", kind.name, i, "propose")
-        references = _draw_references(run, kind, i)
+        seeds = [task for task in run.seed_tasks if task.kind in kind.shows]
+        rng = stream(run.seed("yardstick", kind.name, i, "references"))
+        references = tuple(draw_from(seeds, kind.references(r.num_references), rng))
         drafts.append(Proposed(number, name, member, None, kind.name, references, seed))
     of = after + len(drafts) * (1 + e.attempts)
     for p in run.validate(run.sample(drafts, of, after)):
         if p.task is not None:
             number = int(p.id.rpartition("-")[2])
-            seeds = [run.seed("yardstick", p.kind, number, i) for i in range(e.attempts)]
-            p.attempts = [Attempt(None, p.task, seed, r.temperature) for seed in seeds]
+            for i in range(e.attempts):
+                seed = run.seed("yardstick", p.kind, number, i)
+                p.attempts.append(Attempt(None, p.task, seed, r.temperature))
     attempts = [a for p in drafts for a in p.attempts]
     run.attempt(attempts, of, of - len(attempts))
     size = len(kinds) * e.proposals
@@ -175,10 +172,9 @@ def teaching_rows(run: Run, members: Sequence[str | None], after: int = 0) -> li
 
 def _teaching_row(run: Run, proposals: Sequence[Proposed]) -> TeachingRow:
     judged = [p for p in proposals if p.status != Status.SANDBOX_ERROR]
-    valid = [p for p in judged if p.task is not None]
-    rates = [p.solve_rate for p in valid if p.judged]
-    rewards = [populora(p) for p in judged if p.task is None]
-    rewards += [populora(p) for p in valid if p.judged]
+    solved = [p for p in judged if p.task is not None and p.judged]
+    rates = [p.solve_rate for p in solved]
+    rewards = [populora(p) for p in (*(p for p in judged if p.task is None), *solved)]
     programs = [p.metrics for p in judged if p.metrics is not None]
     return TeachingRow(
         proposals=len(judged),
@@ -193,19 +189,11 @@ def _teaching_row(run: Run, proposals: Sequence[Proposed]) -> TeachingRow:
     )
 
 
-def _drop_partly_judged(attempts: Sequence[Sequence[Sequence[Attempt]]]) -> None:
-    """Count a task as not judged if one of its attempts is: all later rates are compared with
-    these."""
-    for of_task in (task for tasks in attempts for task in tasks):
-        if any(a.infra_error for a in of_task):
-            for a in of_task:
-                a.infra_error = True
-
-
-def _draw_references(run: Run, kind: TaskKind, i: int) -> tuple[Task, ...]:
-    rng = stream(run.seed("yardstick", kind.name, i, "references"))
-    seeds = [task for task in run.seed_tasks if task.kind in kind.shows]
-    return tuple(draw_from(seeds, kind.references(run.config.rollout.num_references), rng))
+def _drop_partly_judged(of_task: Sequence[Attempt]) -> None:
+    """Count a task as not judged if an attempt is: all later rates are compared with these."""
+    if any(a.infra_error for a in of_task):
+        for a in of_task:
+            a.infra_error = True
 
 
 def _rate(attempts: Sequence[Attempt]) -> float | None:
@@ -221,11 +209,8 @@ def _paired(
     rates: Sequence[float | None], base: Sequence[float | None], families: Families
 ) -> dict[str, Any]:
     """Return the means and their difference over the tasks that were judged on both sides."""
-    pairs = [
-        (family, a, b)
-        for family, a, b in zip(families, rates, base, strict=True)
-        if a is not None and b is not None
-    ]
+    both = zip(families, rates, base, strict=True)
+    pairs = [(family, a, b) for family, a, b in both if a is not None and b is not None]
     gains = [a - b for _, a, b in pairs]
     error = mean_and_error(gains, [family for family, _, _ in pairs])
     return {

@@ -29,8 +29,8 @@ from selfplay.errors import ConfigError, SelfplayError
 from selfplay.run import Run
 from selfplay.sampling.prompts import Prompts, without_comments
 from selfplay.sampling.texts import Proposed
-from selfplay.tasks.buffer import draw_from
-from selfplay.tasks.held_out import Guard, equal_task, shipped_rows, without_held_out
+from selfplay.tasks.buffer import draw_from, shuffled
+from selfplay.tasks.held_out import Guard, equal_task, shipped_rows
 from selfplay.tasks.kind import CALLS, TaskKind, is_taskset
 from selfplay.tasks.template import Template
 
@@ -64,11 +64,11 @@ def seed_tasks(template: str, count: int, seed: int, guard: Guard | None = None)
         )
     if template != "nano":
         return [IDENTITY]
-    rows = list(shipped_rows("seed_tasks"))
+    rows = shipped_rows("seed_tasks")
     if count > len(rows):
         raise ConfigError(f"rollout.seed_tasks is {count}; expected at most {len(rows)}")
     start = seed % SEED_RUNS * (len(rows) // SEED_RUNS)
-    tasks = (Task.from_row(row, complete=True) for row in rows[start:] + rows[:start])
+    tasks = (Task.from_row(row, complete=True) for row in (*rows[start:], *rows[:start]))
     free = (task for task in tasks if equal_task(task, guard or {}) is None)
     return [replace(task, id=f"seed-{i}") for i, task in enumerate(islice(free, count))]
 
@@ -122,12 +122,10 @@ def given_seeds(
     place = Path(r.seed_file)
     names = [k.name for k in prompts.template.in_play if k.name not in CALLS]
     different: dict[Hashable, Task] = {}
-    valid = _valid("rollout.seed_file", place, (*CALLS, *names), sandbox, prompts)
-    for task in without_held_out([task for task, _ in valid], guard):
-        different.setdefault(_content(task), replace(task, id=f"seed-{len(different)}"))
-    named = list(different.values())
-    order = stream(derive_seed(config.seed, "seed-tasks")).permutation(len(named))
-    tasks = [named[int(i)] for i in order]
+    for task, _ in _valid("rollout.seed_file", place, (*CALLS, *names), sandbox, prompts):
+        if equal_task(task, guard) is None:
+            different.setdefault(_content(task), replace(task, id=f"seed-{len(different)}"))
+    tasks = shuffled(list(different.values()), derive_seed(config.seed, "seed-tasks"))
     calls = [task for task in tasks if task.kind in CALLS][: r.seed_tasks]
     if len(calls) < r.seed_tasks:
         raise ConfigError(
@@ -151,7 +149,7 @@ def _fixed(
             f"rollout.tasks: {place} has no valid task of {', '.join(missing)}; give some, or leave"
             f" it out: --set rollout.kinds=[{','.join(k for k in kinds if k in present)}]"
         )
-    trained = {task.kind for task in without_held_out([task for task, _ in rows], guard)}
+    trained = {task.kind for task, _ in rows if equal_task(task, guard) is None}
     if only_held_out := [kind for kind in kinds if kind not in trained]:
         raise ConfigError(
             f"rollout.tasks: all tasks of {', '.join(only_held_out)} in {place} are held-out tasks,"

@@ -27,7 +27,6 @@ from lora_evo.model import (
     drawn,
     export_adapter,
     stack_adapters,
-    stream,
     token_pair,
 )
 from selfplay.config import Config
@@ -37,6 +36,7 @@ from selfplay.members.population import load_base
 from selfplay.sampling.judge import open_sandbox
 from selfplay.sampling.prompts import require_faithful, template_of
 from selfplay.seeds import Say, Worked, read_tasks
+from selfplay.tasks.buffer import shuffled
 from selfplay.tasks.held_out import equal_task, guard_of
 from selfplay.tasks.template import Template, control_token_in, control_tokens
 
@@ -102,7 +102,6 @@ def fine_tune(
 
 
 def _save(learner: SupervisedLearner, config: Config, out: Path) -> None:
-    """Write the adapter with its lineage."""
     adapter = export_adapter(learner.adapters, 0, config.base)
     bits = BaseModel.quantization_of(config.base, config.load_in_4bit)
     founder = Lineage.founder("sft", config.seed, adapter_hash(adapter))
@@ -194,10 +193,9 @@ def make_examples(
     template, longest = template_of(config), config.learner.micro_batch_tokens
     control = control_tokens(tokenizer)
     programs = list(dict.fromkeys(task.program for task, _ in tasks))
-    order = stream(derive_seed(config.seed, "held-out")).permutation(len(programs))
     if held_out is None:
         held_out = min(MOST_HELD_OUT, len(programs) // 5)
-    excluded = {programs[int(i)] for i in order[:held_out]}
+    excluded = set(shuffled(programs, derive_seed(config.seed, "held-out"))[:held_out])
     pool = [task for task, _ in tasks if task.program not in excluded]
     training: list[TokenPair] = []
     measured: list[TokenPair] = []
@@ -208,9 +206,8 @@ def make_examples(
             texts = _prompts_and_completions(template, task, row.get("thought") or "", references)
         inexpressible += 2 - len(texts)
         for prompt, completion in texts:
-            pair = token_pair(
-                tokenizer, prompt, completion + tokenizer.eos_token, special=template.start_token
-            )
+            completion += tokenizer.eos_token
+            pair = token_pair(tokenizer, prompt, completion, special=template.start_token)
             too_long += pair.length > longest
             if pair.length <= longest:
                 (measured if task.program in excluded else training).append(pair)
@@ -235,8 +232,8 @@ def _references(
     if kind.keeps_program:
         return [task]
     candidates = [t for t in pool if t.program != task.program and t.kind in kind.shows]
-    order = stream(derive_seed(config.seed, "references", number)).permutation(len(candidates))
-    return [candidates[int(i)] for i in order[: config.rollout.num_references]]
+    seed = derive_seed(config.seed, "references", number)
+    return shuffled(candidates, seed)[: config.rollout.num_references]
 
 
 def _prompts_and_completions(

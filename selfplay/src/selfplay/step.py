@@ -152,7 +152,9 @@ def solve(
         if p.id in base_sample or "base" in needs:
             p.base_attempts = attempts(p, None)
         if "rival" in needs:
-            p.rival_attempts = attempts(p, _rival(run, p))
+            rivals = [m for m in run.solvers if m != p.student]
+            drawn = int(stream(run.seed(p.id, "rival")).integers(len(rivals)))
+            p.rival_attempts = attempts(p, rivals[drawn])
     replayed: list[Attempt] = []
     if config.proposers == config.solvers:
         for student in dict.fromkeys(p.student for p in verified):
@@ -163,11 +165,6 @@ def solve(
                     replayed.append(Attempt(student, task, seed, r.temperature))
     run.attempt([*(a for p in verified for a in p.all_attempts), *replayed])
     return verified, replayed
-
-
-def _rival(run: Run, p: Proposed) -> str:
-    students = [m for m in run.solvers if m != p.student]
-    return students[int(stream(run.seed(p.id, "rival")).integers(len(students)))]
 
 
 def _sample_for_base(run: Run, proposed: Sequence[Proposed], step: int) -> set[str]:

@@ -84,7 +84,11 @@ def metrics_row(
         complexity=complexity,
         coverage=rows.CoverageRow(len(run.structures), new_structures, commonest),
         solve_rates=_histogram([p.solve_rate for p in valid if p.judged]),
-        members=_member_rows(solved, samples, stats),
+        members={
+            name: _member_row(name, solved, samples, stats.get(name, rows.MemberRow()))
+            for name in dict.fromkeys([*(p.teacher for p in solved), *(p.student for p in solved)])
+            if name is not None
+        },
         ratings=_ratings(run),
         matches=tuple(_match_row(m, solved) for m in matches),
         evolution=tuple(births),
@@ -101,7 +105,7 @@ def _programs(valid: Sequence[Proposed]) -> tuple[dict[str, float] | None, float
         return None, None
     structures = Counter(m.structure for m in programs)
     complexity = {name: mean([getattr(m, name) for m in programs]) or 0.0 for name in COMPLEXITY}
-    return complexity, max(structures.values()) / structures.total()
+    return complexity, max(structures.values()) / len(programs)
 
 
 def _sampled(solved: Sequence[Proposed], samples: Sequence[TrainingSample]) -> int:
@@ -160,24 +164,10 @@ def _attempt_rows(attempts: Sequence[Attempt]) -> tuple[rows.AttemptRow, ...]:
     return tuple(attempt_rows)
 
 
-def _member_rows(
-    solved: Sequence[Proposed],
-    samples: Sequence[TrainingSample],
-    stats: Mapping[str, rows.MemberRow],
-) -> dict[str, rows.MemberRow]:
-    """Return a row for every matched member, also for students without a valid task."""
-    teachers = dict.fromkeys(p.teacher for p in solved if p.teacher is not None)
-    students = dict.fromkeys(p.student for p in solved if p.student is not None)
-    return {
-        name: _member_row(name, solved, samples, stats.get(name, rows.MemberRow()))
-        for name in dict.fromkeys([*teachers, *students])
-    }
-
-
 def _member_row(
     name: str, solved: Sequence[Proposed], samples: Sequence[TrainingSample], stats: rows.MemberRow
 ) -> rows.MemberRow:
-    """Return the statistics of a member's update with those of its texts and rewards."""
+    """Return the statistics of a matched member's update, texts and rewards."""
     proposals = [p for p in solved if p.teacher == name]
     tasks = [p for p in solved if p.student == name]
     row: dict[str, Any] = {"solve_rate": _solve_rate(proposals or tasks)}

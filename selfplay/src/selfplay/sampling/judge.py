@@ -1,7 +1,7 @@
 """The judge: the sandbox's verdicts on proposals and on attempts."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from code_verifier import (
@@ -56,14 +56,9 @@ def validate(proposed: Iterable[Proposed], sandbox: Sandbox, prompts: Prompts) -
             p.status, p.reason = Status.TOO_LONG, too_long
         else:
             p.task, p.metrics = replace(verdict.task, id=p.id), program_metrics(p.proposal)
-    require_judged(
-        "proposals",
-        (
-            (p.kind, p.reason if p.status == Status.SANDBOX_ERROR else None)
-            for p in judged
-            if p.proposal is not None
-        ),
-    )
+    failed, written = Status.SANDBOX_ERROR, [p for p in judged if p.proposal is not None]
+    reasons = [(p.kind, p.reason if p.status == failed else None) for p in written]
+    require_judged("proposals", reasons)
     return sorted(judged, key=lambda p: p.number)
 
 
@@ -108,27 +103,20 @@ def grade(
     for i, result in enumerate(ordered_map(judge, answers(), sandbox.workers, share=True)):
         sampled[i].score, sampled[i].reason = result.score, result.reason
         sampled[i].infra_error, sampled[i].solved_from = not result.judged, prompts.solved_from
-    require_judged(
-        "answers",
-        (
-            (a.task.kind, a.reason if a.infra_error else None)
-            for a in sampled
-            if a.answer is not None
-        ),
-    )
+    answered = [a for a in sampled if a.answer is not None]
+    reasons = [(a.task.kind, a.reason if a.infra_error else None) for a in answered]
+    require_judged("answers", reasons)
 
 
-def require_judged(noun: str, outcomes: Iterable[tuple[str, str | None]]) -> None:
+def require_judged(noun: str, outcomes: Sequence[tuple[str, str | None]]) -> None:
     """Raise SandboxUnavailable, with the commonest cause, if most texts were not judged, of the
     kinds of task at which the sandbox failed: outputs, for example, are judged without it.
 
     outcomes: the kind of each text that could be read, and why it was not judged; None if it was. A
     single text stops nothing: another program may be judged.
     """
-    reasons = defaultdict[str, list[str | None]](list)
-    for kind, reason in outcomes:
-        reasons[kind].append(reason)
-    texts = [reason for of in reasons.values() if any(r is not None for r in of) for reason in of]
+    failed = {kind for kind, reason in outcomes if reason is not None}
+    texts = [reason for kind, reason in outcomes if kind in failed]
     causes = Counter(reason for reason in texts if reason is not None)
     if causes.total() > max(1, len(texts) // 2):
         ((cause, _),) = causes.most_common(1)

@@ -37,7 +37,7 @@ class Prompts:
         self.template, self.tokenizer, self._config = template, tokenizer, config
         self.solved_from = config.rollout.solved_from
         self._control_tokens = control_tokens(tokenizer)
-        self._ids = lru_cache(1024)(self._encoded)
+        self._ids = lru_cache(1024)(lambda text: encoded(tokenizer, text, template.start_token))
         """Returns the token ids of a prompt."""
         self._longest, self._setting = config.rollout.max_prompt_length, "rollout.max_prompt_length"
         if context is not None:
@@ -118,9 +118,6 @@ class Prompts:
                 references = (task,) * kind.references(self._config.rollout.num_references)
                 yield self.template.propose_prompt(kind.name, references)
 
-    def _encoded(self, prompt: str) -> tuple[int, ...]:
-        return encoded(self.tokenizer, prompt, self.template.start_token)
-
 
 def _kind_of(draft: Proposed | Attempt) -> str:
     return draft.task.kind if isinstance(draft, Attempt) else draft.kind
@@ -141,10 +138,8 @@ def require_faithful(tokenizer: Any, base: str) -> None:
         )
     if changes := [pair for pair in zip(before, lines, strict=True) if pair[0] != pair[1]]:
         line, copy = map(str.strip, changes[0])
-        click.echo(
-            f"warning: the tokenizer of {base} changes programs: {line!r} becomes {copy!r}",
-            err=True,
-        )
+        warning = f"the tokenizer of {base} changes programs: {line!r} becomes {copy!r}"
+        click.echo(f"warning: {warning}", err=True)
 
 
 def _indent(line: str) -> str:

@@ -154,9 +154,9 @@ class _Kind(CodeKind, Protocol):
         answer = answer_text(text)
         named = [f.content for f in answer.fences if f.name == self.fence]
         if not named and answer.marked:
-            contents = [f.content for f in answer.fences if f.name not in self.context]
-            contents = contents if answer.fences else [answer.text]
-            named = [content for content in contents if self.fits(content.strip())]
+            others = [f.content for f in answer.fences if f.name not in self.context]
+            others = others if answer.fences else [answer.text]
+            named = [content for content in others if self.fits(content.strip())]
         return self.answer(task, named[-1]) or None if named else None
 
     def answer_text(self, task: Task, thought: str = "") -> str:
@@ -189,14 +189,12 @@ class _Call(_Kind, Protocol):
         inputs = {f.content.strip() for f in answer.fences if f.name == "input"}
         if len(programs) != 1 or len(inputs) != 1:
             return None
-        program, arguments = programs.pop().rstrip(), inputs.pop()
-        if not program:
+        program = programs.pop().rstrip()
+        arguments = argument_text(inputs.pop(), program)
+        shown = [(reference.program.strip(), reference.input) for reference in references]
+        if not program or (program.strip(), arguments) in shown:
             return None
-        arguments = argument_text(arguments, program)
-        copied = any(
-            (r.program.strip(), r.input) == (program.strip(), arguments) for r in references
-        )
-        return None if copied else Proposal(kind=self.name, program=program, input=arguments)
+        return Proposal(kind=self.name, program=program, input=arguments)
 
     def proposal_text(self, task: Task, thought: str = "") -> str:
         return _completion(_pair(task), thought)

@@ -3,13 +3,15 @@
 from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 from numpy.random import Generator
 
 from code_verifier import Task
 from lora_evo.model import stream
 from selfplay.tasks.kind import CALLS
+
+T = TypeVar("T")
 
 
 class TaskBuffer:
@@ -68,11 +70,8 @@ class TaskBuffer:
         newest = [t for t in fitting if self._steps[_key(t)] == step - 1]
         others = [t for t in fitting if self._steps[_key(t)] != step - 1]
         rng = stream(seed)
-        drawn = [
-            group[int(i)]
-            for group, room in ((newest, count), (others, count - len(newest)))
-            for i in rng.permutation(len(group))[: max(room, 0)]
-        ]
+        drawn = [group[int(i)] for group in (newest, others) for i in rng.permutation(len(group))]
+        drawn = drawn[:count]
         return [t if t.kind == kind else replace(t, kind=kind) for t in drawn]
 
 
@@ -80,6 +79,11 @@ def draw_from(tasks: Sequence[Task], most: int, rng: Generator) -> list[Task]:
     """Return up to `most` of the tasks, drawn without replacement."""
     places = rng.choice(len(tasks), min(most, len(tasks)), replace=False)
     return [tasks[int(i)] for i in places]
+
+
+def shuffled(items: Sequence[T], seed: int) -> list[T]:
+    """Return the items in an order drawn by the seed."""
+    return [items[int(i)] for i in stream(seed).permutation(len(items))]
 
 
 def _key(task: Task) -> Hashable:

@@ -4,7 +4,7 @@ import ast
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -21,8 +21,6 @@ NANO_SETS = ("nano_code_f", "nano_code_i", "nano_code_o", "nano_long")
 EASY = "easy_code_o"
 """The set on one-line programs, which a small real model can learn to solve."""
 SHIPPED = (*NANO_SETS, EASY)
-
-
 HELD_OUT = "held_out"
 """Status of a task that equals a held-out one: no one solves it, and it is in no other number."""
 Guard: TypeAlias = Mapping[Hashable, Sequence[Task]]
@@ -39,9 +37,8 @@ class HeldOutTask:
 
 def nano_tasks(name: str) -> list[HeldOutTask]:
     """Return the tasks of one of `NANO_SETS`."""
-    return [
-        HeldOutTask(Task.from_row(row, complete=True), row["level"]) for row in shipped_rows(name)
-    ]
+    rows = shipped_rows(name)
+    return [HeldOutTask(Task.from_row(row, complete=True), row["level"]) for row in rows]
 
 
 def held_out_tasks(sources: Iterable[str | Task], count: int) -> list[HeldOutTask]:
@@ -56,8 +53,7 @@ def held_out_tasks(sources: Iterable[str | Task], count: int) -> list[HeldOutTas
             groups[held_out.task.kind, held_out.level].append(held_out)
     if not groups:
         return []
-    share = count // len(groups)
-    more = count - share * len(groups)
+    share, more = divmod(count, len(groups))
     return [
         task
         for i, key in enumerate(sorted(groups))
@@ -68,8 +64,7 @@ def held_out_tasks(sources: Iterable[str | Task], count: int) -> list[HeldOutTas
 def require_room(tasks: Iterable[HeldOutTask], why_not_shown: Callable[[Task], str]) -> None:
     """Raise ConfigError for a task that cannot be in a prompt; why_not_shown: '' for others."""
     for held_out in tasks:
-        reason = why_not_shown(held_out.task)
-        if reason:
+        if reason := why_not_shown(held_out.task):
             raise ConfigError(
                 f"eval.held_out: {held_out.task.id}: {reason}; leave the task out, or raise "
                 "rollout.max_prompt_length"
@@ -91,11 +86,6 @@ def equal_task(task: Task, guard: Guard) -> Task | None:
     """
     candidates = guard.get(_call(task), ())
     return next((t for t in candidates if _bare(t.program) == _bare(task.program)), None)
-
-
-def without_held_out(tasks: Iterable[Task], guard: Guard) -> list[Task]:
-    """Return the tasks that equal no held-out one."""
-    return [task for task in tasks if equal_task(task, guard) is None]
 
 
 def _call(task: Task) -> Hashable:
@@ -122,9 +112,8 @@ def _bare(program: str) -> Hashable:
     return structure, *values
 
 
-def _spread(tasks: list[HeldOutTask], count: int) -> list[HeldOutTask]:
-    if count >= len(tasks):
-        return tasks
+def _spread(tasks: list[HeldOutTask], most: int) -> list[HeldOutTask]:
+    count = min(most, len(tasks))
     return [tasks[i * len(tasks) // count] for i in range(count)]
 
 
@@ -151,10 +140,6 @@ def _read(source: str | Task) -> list[HeldOutTask]:
 
 
 @cache
-def _text(name: str) -> str:
-    return (DATA / f"{name}.jsonl").read_text(encoding="utf-8")
-
-
-def shipped_rows(name: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a set that comes with the package, or of `seed_tasks`."""
-    return map(json.loads, _text(name).splitlines())
+def shipped_rows(name: str) -> Sequence[dict[str, Any]]:
+    """Return the rows of a set that comes with the package, or of `seed_tasks`."""
+    return [*map(json.loads, (DATA / f"{name}.jsonl").read_text(encoding="utf-8").splitlines())]

@@ -63,7 +63,8 @@ def _fences(lines: list[str]) -> Iterator[Fence]:
             at = end[0] + 1
             name = _name(opening["info"])
             inner = list(_fences(content)) if name in _WRAPPERS or _doubled(content, name) else []
-            yield from inner or [Fence(name, "\n".join(_dedented(content, indent)))]
+            dedented = (line[min(indent, _indent(line)) :] if indent else line for line in content)
+            yield from inner or [Fence(name, "\n".join(dedented))]
 
 
 def _has_fence(line: str) -> bool:
@@ -87,12 +88,9 @@ def _end(lines: list[str], start: int, fence: str, indent: int) -> tuple[int, li
         if end := _INNER.fullmatch(line):
             if not end["fence"].startswith(fence) or _indent(line) > indent + 3:
                 continue
-            if end["info"]:
-                depth += 1
-            elif depth == 0:
+            if not end["info"] and depth == 0:
                 return at, []
-            else:
-                depth -= 1
+            depth += 1 if end["info"] else -1
             continue
         behind = _BEHIND_CONTENT.fullmatch(line)
         if depth == 0 and behind and behind["fence"].startswith(fence):
@@ -112,11 +110,6 @@ def _name(info: str) -> str:
 def _indent(line: str) -> int:
     expanded = line.expandtabs()
     return len(expanded) - len(expanded.lstrip())
-
-
-def _dedented(lines: list[str], indent: int) -> list[str]:
-    """Return the lines without the indentation of the opening fence."""
-    return [line[min(indent, _indent(line)) :] if indent else line for line in lines]
 
 
 _THOUGHT_ENDS = re.compile(r"<\s*/\s*think(?:ing)?\s*>", re.IGNORECASE)

@@ -39,12 +39,12 @@ class Template:
 
     def kind(self, name: str) -> TaskKind:
         """Return the kind of this name. Raises ConfigError if there is none."""
-        for kind in self.kinds:
-            if kind.name == name:
-                return kind
+        by_name = {kind.name: kind for kind in self.kinds}
+        if name in by_name:
+            return by_name[name]
         raise ConfigError(
-            f"unknown kind {name[:60]!r}; expected one of {', '.join(k.name for k in self.kinds)}, "
-            "or one of your own in rollout.kinds"
+            f"unknown kind {name[:60]!r}; expected one of {', '.join(by_name)}, or one of your own "
+            "in rollout.kinds"
         )
 
     def stops_of(self, kind: str) -> tuple[str, ...]:
