@@ -121,13 +121,13 @@ def newest_checkpoint(directory: Path) -> Checkpoint | None:
         if damages:
             click.echo(f"{'; '.join(damages)}; the run goes on from {path}", err=True)
         return checkpoint
-    if damages or files.size(directory / files.METRICS):
-        damage = "; ".join(damages) or f"{directory} has steps in {files.METRICS} but no checkpoint"
-        raise RunDirectoryError(
-            f"{damage}; nothing is left to continue from: restore a checkpoint from a copy, or "
-            "start another run with `selfplay train`"
-        )
-    return None
+    if not damages and files.size(directory / files.METRICS) == 0:
+        return None
+    damage = "; ".join(damages) or f"{directory} has steps in {files.METRICS} but no checkpoint"
+    raise RunDirectoryError(
+        f"{damage}; nothing is left to continue from: restore a checkpoint from a copy, or start "
+        "another run with `selfplay train`"
+    )
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -151,11 +151,9 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 def _hashes(folder: Path) -> dict[str, str]:
     paths = [p for p in sorted(folder.rglob("*")) if p.is_file() and p.name[0] != "."]
-    paths = [p for p in paths if p.name != _HASHES]
+    hashed = {p.relative_to(folder).as_posix(): p for p in paths if p.name != _HASHES}
     with ThreadPoolExecutor(cores()) as threads:
-        hashes = threads.map(files.hash_file, paths)
-        names = (path.relative_to(folder).as_posix() for path in paths)
-        return dict(zip(names, hashes, strict=True))
+        return dict(zip(hashed, threads.map(files.hash_file, hashed.values()), strict=True))
 
 
 def newest_step(directory: Path) -> int | None:
@@ -192,11 +190,14 @@ def find_changes(directory: Path, checkpoint: Checkpoint, config: Config) -> lis
 def _is_free(change: ChangeRow) -> bool:
     """Return whether a resume may make this change: of a `FREE` setting, of `steps` (not below the
     steps done), of `eval.eval_every`, and of the folder of the same base."""
-    key, before, after = change.setting, change.before, change.after
-    if key in ("steps", "eval.eval_every"):
-        # A run without an evaluation at step 0 has no baseline for later ones.
-        return bool(after >= change.step - 1 if key == "steps" else before)
-    return same_base(before, after) if key == "base" else is_free(key)
+    match change.setting:
+        case "steps":
+            return bool(change.after >= change.step - 1)
+        case "eval.eval_every":  # without an evaluation at step 0 later ones have no baseline
+            return bool(change.before)
+        case "base":
+            return same_base(change.before, change.after)
+    return is_free(change.setting)
 
 
 def restore(run: Run, checkpoint: Checkpoint) -> None:
@@ -279,9 +280,8 @@ def write_founders(run: Run) -> None:
     """Write the lineage of every founder, with the hash of its adapter before it learns."""
     bits = BaseModel.quantization_of(run.config.base, run.config.load_in_4bit)
     for member in run.population.members:
-        founder = Lineage.founder(
-            member, run.config.seed, adapter_hash(run.population.export(member))
-        )
+        content = adapter_hash(run.population.export(member))
+        founder = Lineage.founder(member, run.config.seed, content)
         text = replace(founder, quantization=bits).to_json()
         write_text(run.directory / "members" / member / files.LINEAGE, text)
 

@@ -50,8 +50,6 @@ PRESET = click.option(
     help=f"Settings to start from: a YAML file, or one of {', '.join(preset_names())} (`selfplay "
     "presets` describes them). Default: nano, or one that suits --base.",
 )  # fmt: skip
-
-
 WORKERS = click.option(
     "--workers", type=click.IntRange(0), is_flag=False, flag_value=0,
     help="Number of Ray processes that share the work; without a number one per GPU, or per core "
@@ -157,7 +155,6 @@ def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None
 
 
 def _say_done(home: Path) -> None:
-    """Print the held-out result and the command that shows the rest."""
     from selfplay.files.record import read_run
     from selfplay.reports.findings import conclusion
 
@@ -287,10 +284,10 @@ def report(run: Path, page: Path | None, as_json: bool) -> None:
         run_page.report(run, page)
     if as_json:
         click.echo(json.dumps(msgspec.to_builtins(read_run(run).steps[-1]), indent=1))
-    elif page is None:
-        click.echo(run_page.summary(run))
     if page is not None:
         click.echo(f"open {page}", err=as_json)
+    elif not as_json:
+        click.echo(run_page.summary(run))
 
 
 _EXPERIMENT = f"""Make all runs of an experiment.
@@ -319,8 +316,7 @@ def experiment(plan: str, out: Path, workers: int, assignments: tuple[str, ...])
     from selfplay.experiments.experiment import PLAN, open_plan, run_experiment
 
     def resume_command() -> str:
-        copy = out / PLAN
-        source = quote(copy) if copy.is_file() else plan
+        source = quote(out / PLAN) if (out / PLAN).is_file() else plan
         return f"resume with `{program()} experiment {source} --out {quote(out)}`"
 
     try:
@@ -328,13 +324,9 @@ def experiment(plan: str, out: Path, workers: int, assignments: tuple[str, ...])
     except KeyboardInterrupt:
         click.echo(f"error: interrupted; nothing is lost: {resume_command()}", err=True)
         sys.exit(130)
-    for line in failures:
-        click.echo(f"error: {line}", err=True)
     if failures:
-        click.echo(
-            f"error: {len(failures)} runs failed; after correcting them {resume_command()}",
-            err=True,
-        )
+        failures.append(f"{len(failures)} runs failed; after correcting them {resume_command()}")
+        click.echo("\n".join(f"error: {line}" for line in failures), err=True)
         sys.exit(1)
     say(f"done: {out}; see it with:")
     click.echo(f"  {program()} compare {quote(out)} --html page.html")
@@ -453,9 +445,8 @@ def presets(name: str | None, as_json: bool) -> None:
     A preset is a set of settings to start from. Save the output for NAME to a file, change
     it, and give it to `selfplay train --preset FILE`.
     """
-    if name is not None:
-        data = read_preset(name)
-        click.echo(json.dumps(data, indent=1) if as_json else preset_text(name))
-        return
-    summaries = _summaries("presets")
-    click.echo(json.dumps(summaries, indent=1) if as_json else _listed(summaries))
+    shown = _summaries("presets") if name is None else read_preset(name)
+    if as_json:
+        click.echo(json.dumps(shown, indent=1))
+    else:
+        click.echo(_listed(shown) if name is None else preset_text(name))

@@ -10,6 +10,7 @@ import yaml
 from msgspec import Meta
 
 from league import LeagueConfig
+from lora_evo import Operator
 from lora_evo.model import TARGET_MODULES
 from selfplay.errors import ConfigError
 from selfplay.settings import (
@@ -139,6 +140,11 @@ class EvolutionConfig:
         """Return the operators of a kind, `mutation` or `crossover`."""
         names = self.mutation if kind == "mutation" else self.crossover
         return (names,) if isinstance(names, str) else names
+
+    def strength_of(self, operator: Operator) -> float | None:
+        """Return the strength of a child's operator; None for one that takes none."""
+        takes_one = operator.kind == "mutation" and operator.default_strength is not None
+        return self.strength if takes_one else None
 
 
 @dataclass(frozen=True)
@@ -293,9 +299,8 @@ class LearnerConfig:
             return 1.0
         whole = max(1, steps - self.warmup_steps - 1)
         part = min(1.0, (step - self.warmup_steps - 1) / whole)
-        factor = (
-            1.0 - part if self.lr_scheduler_type == "linear" else (1 + math.cos(math.pi * part)) / 2
-        )
+        cosine = self.lr_scheduler_type == "cosine"
+        factor = (1 + math.cos(math.pi * part)) / 2 if cosine else 1.0 - part
         return self.min_lr_rate + (1.0 - self.min_lr_rate) * factor
 
 
@@ -387,16 +392,14 @@ class Config:
                 f"rollout.self_seed is true and rollout.seed_file is {self.rollout.seed_file}; "
                 "expected one of them"
             )
-        low, high = (
-            self.learner.importance_sampling_clip_min,
-            self.learner.importance_sampling_clip_max,
-        )
-        if low >= high:
+        learner = self.learner
+        if learner.importance_sampling_clip_min >= learner.importance_sampling_clip_max:
             raise ConfigError(
-                f"learner.importance_sampling_clip_min is {low}; expected less than "
-                f"learner.importance_sampling_clip_max, {high}"
+                f"learner.importance_sampling_clip_min is {learner.importance_sampling_clip_min}; "
+                "expected less than learner.importance_sampling_clip_max, "
+                f"{learner.importance_sampling_clip_max}"
             )
-        for name in self.learner.frozen:
+        for name in learner.frozen:
             if name not in self.founders:
                 raise ConfigError(f"learner.frozen: {name!r}; {one_of(name, self.founders)}")
 
@@ -456,10 +459,8 @@ class Config:
     @property
     def longest_sample(self) -> int | None:
         """Tokens of the longest prompt and completion; None if only the context limits them."""
-        longest = self.rollout.max_prompt_length
-        if longest is None:
-            return None
-        return longest + self.rollout.prompt_overhead + self.longest_completion
+        longest, beyond = self.rollout.max_prompt_length, self.rollout.prompt_overhead
+        return None if longest is None else longest + beyond + self.longest_completion
 
 
 def is_free(key: str) -> bool:
@@ -504,11 +505,12 @@ def read_config(data: object) -> Config:
     In mode azr, `ABSOLUTE_ZERO` fills in the keys that are missing. With `rollout.tasks` there are
     no teachers, and with a taskset no other kinds or built-in held-out sets, whatever a preset has.
     """
-    rollout = data.get("rollout") if isinstance(data, Mapping) else None
-    if isinstance(data, Mapping) and isinstance(rollout, Mapping) and rollout.get("tasks"):
-        data = merge_settings(data, {"teachers": 0})
-    if isinstance(data, Mapping) and data.get("mode") == "azr":
-        data = merge_settings(ABSOLUTE_ZERO, data)
+    if isinstance(data, Mapping):
+        rollout = data.get("rollout")
+        if isinstance(rollout, Mapping) and rollout.get("tasks"):
+            data = {**data, "teachers": 0}
+        if data.get("mode") == "azr":
+            data = merge_settings(ABSOLUTE_ZERO, data)
     config = read_settings(data, Config)
     if is_taskset(config.rollout.tasks):
         rollout = replace(config.rollout, kinds=(TASKSET,))

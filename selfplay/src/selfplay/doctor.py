@@ -146,24 +146,28 @@ def examine(config: Config, say: Callable[[str], object]) -> Diagnosis:
 
 def machine(config: Config) -> Iterator[Check]:
     """Yield the checks of the sandbox, the device and vLLM, which load nothing."""
-    yield _sandbox(config)
+    try:
+        with open_sandbox(config) as sandbox:
+            sandbox.self_test()
+        yield Check("sandbox", True, "judges two test programs as expected")
+    except SandboxUnavailable as error:
+        yield _refused("sandbox", error)
     has_gpu = torch.cuda.is_available()
     text = f"torch {torch.__version__} (CUDA {torch.version.cuda or 'none'}) uses "
     text += torch.cuda.get_device_name() if has_gpu else "the CPU"
     remedy = "install the NVIDIA driver and the torch that fits it, or --set device=cpu"
     yield Check("device", has_gpu or not config.device.startswith("cuda"), text, remedy)
     if config.engine == "vllm":
-        yield _vllm(config)
+        try:
+            refuse_float32(config, config.device != "cpu" and has_gpu)
+            yield Check("vLLM", True, f"version {require_vllm()}")
+        except (ConfigError, LoraEvoError) as error:
+            yield _refused("vLLM", error)
 
 
-def _sandbox(config: Config) -> Check:
-    try:
-        with open_sandbox(config) as sandbox:
-            sandbox.self_test()
-    except SandboxUnavailable as error:
-        text, _, remedy = str(error).partition("; type ")
-        return Check("sandbox", False, text, remedy)
-    return Check("sandbox", True, "judges two test programs as expected")
+def _refused(name: str, error: Exception) -> Check:
+    text, _, remedy = str(error).partition("; type")
+    return Check(name, False, text, remedy.removeprefix(":").strip())
 
 
 def room(plan: MemoryPlan) -> Iterator[Check]:
@@ -172,16 +176,6 @@ def room(plan: MemoryPlan) -> Iterator[Check]:
     free, needed = shutil.disk_usage(Path.cwd()).free, plan.checkpoints
     text = f"{free / GIB:.1f} GiB are free here, {needed / GIB:.2f} are needed for checkpoints"
     yield Check("disk", free > needed, text, "--set keep_checkpoints=1, or another --out")
-
-
-def _vllm(config: Config) -> Check:
-    try:
-        refuse_float32(config, config.device != "cpu" and torch.cuda.is_available())
-        return Check("vLLM", True, f"version {require_vllm()}")
-    except (ConfigError, LoraEvoError) as error:
-        text, _, remedy = str(error).partition("; type")
-        remedy = remedy.removeprefix(":").strip()
-        return Check("vLLM", False, text, remedy)
 
 
 def train_two_steps(config: Config, meter: Meter) -> list[Check]:
@@ -238,9 +232,8 @@ def drift(member: MemberRow | dict[str, Any]) -> float:
 
     Takes away the least that this token can have added: k3 where the learner is less sure of it.
     """
-    kl, most, tokens = (
-        number_at(member, name) or 0.0 for name in ("mismatch_kl", "logp_difference_max", "tokens")
-    )
+    names = ("mismatch_kl", "logp_difference_max", "tokens")
+    kl, most, tokens = (number_at(member, name) or 0.0 for name in names)
     return max(0.0, kl - (math.expm1(-most) + most) / tokens) if tokens else kl
 
 

@@ -22,9 +22,8 @@ def evolve(run: Run, league: League, step: int) -> list[BirthRow]:
     `ancestors/<id>@<step>` keeps each parent as it was, with its lineage, so that `lora-evo verify`
     can make the child again and `lora-evo lineage` can name the parent.
     """
-    births: list[BirthRow] = []
+    births, reasons, frozen = list[BirthRow](), list[str](), run.config.learner.frozen
     counts, grace = run.config.replaced, run.config.league.grace_matches
-    frozen, reasons = run.config.learner.frozen, []
     for role, count in counts.items():
         ranking = [row for row in league.leaderboard(role) if row.member not in frozen]
         spared = [row.member for row in ranking if row.parents and row.matches < grace]
@@ -68,9 +67,8 @@ def _replace(
     run.parents[name] = [f"{parent}@{step}" for parent in parents]
     adapters = [population.export(parent) for parent in parents]
     records = [_keep(run, *pair) for pair in zip(run.parents[name], adapters, strict=True)]
-    strength = None if cross or operator.default_strength is None else e.strength
     seed = run.seed(step, name, operator.name)
-    child = make_child(adapters, operator, seed, strength=strength)
+    child = make_child(adapters, operator, seed, strength=e.strength_of(operator))
     generation = 1 + max(record.generation if record else 0 for record in records)
     bits = records[0].quantization if records[0] else None
     lineage = replace(child.lineage, generation=generation, quantization=bits)

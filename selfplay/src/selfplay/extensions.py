@@ -33,11 +33,8 @@ _STATE = ("state_dict", "load_state_dict")
 
 def with_names(config: Config, extensions: Extensions) -> Config:
     """Return the configuration with the names of the extensions."""
-    rewards: dict[str, Any] = {
-        role: _name(reward, built_ins)
-        for role, built_ins in _KNOWN.items()
-        if (reward := _reward(extensions, role)) is not None
-    }
+    handed = {role: _reward(extensions, role) for role in _KNOWN}
+    rewards: dict[str, Any] = {r: _name(f, _KNOWN[r]) for r, f in handed.items() if f is not None}
     pools: dict[str, Any] = {}
     for operator in extensions.operators:
         pools[operator.kind] = (*pools.get(operator.kind, ()), _name(operator, OPERATORS))
@@ -64,8 +61,7 @@ def open_extensions(config: Config, extensions: Extensions) -> Extensions:
         if reward is not None and not callable(reward):
             raise ConfigError(f"reward.{role} is {name!r}, which is no function")
         rewards[option] = reward
-    rivals = "rival" in needed_by(rewards["teacher_reward"])
-    if rivals and len(config.solvers) < 2:
+    if "rival" in needed_by(rewards["teacher_reward"]) and len(config.solvers) < 2:
         raise ConfigError(
             f"reward.teacher is {config.reward.teacher!r}, which compares two students; "
             "expected mode populora and students of at least 2"
@@ -96,10 +92,9 @@ def try_operators(run: Run) -> None:
     parents = [run.population.export(member) for member in members]
     parents = [replace(p, slots={k: _filled(s) for k, s in p.slots.items()}) for p in parents]
     for operator in operators:
-        cross = operator.kind == "crossover"
-        strength = None if cross or operator.default_strength is None else e.strength
+        of_child = parents if operator.kind == "crossover" else parents[:1]
         try:
-            make_child(parents if cross else parents[:1], operator, 0, strength=strength)
+            make_child(of_child, operator, 0, strength=e.strength_of(operator))
         except (LoraEvoError, TypeError) as error:
             raise ConfigError(
                 f"evolution.{operator.kind}, tried on {members[0]}: {first_line(error)}"
@@ -121,19 +116,17 @@ def _name(thing: Any, built_ins: Mapping[str, Any]) -> str:
     return short or name_of(thing)
 
 
-def _inner(reward: Any) -> Any:
-    """Return the function or object inside partials and `TeacherReward`s."""
-    while isinstance(reward, partial | TeacherReward):
-        reward = reward.func if isinstance(reward, partial) else reward.function
-    return reward
-
-
-def _keeper(reward: Any) -> Any:
-    """Return the object that holds a reward's state; None for a reward without one."""
-    keeper = _inner(reward)
-    keeper = keeper.__self__ if isinstance(keeper, MethodType) else keeper
-    has_any = not isinstance(keeper, type) and any(hasattr(keeper, name) for name in _STATE)
-    return keeper if has_any else None
+def _keepers(extensions: Extensions) -> dict[str, Any]:
+    """Return by role the object that holds a reward's state; no entry for one without a state."""
+    keepers = {}
+    for role in _KNOWN:
+        keeper = _reward(extensions, role)
+        while isinstance(keeper, partial | TeacherReward):
+            keeper = keeper.func if isinstance(keeper, partial) else keeper.function
+        keeper = keeper.__self__ if isinstance(keeper, MethodType) else keeper
+        if not isinstance(keeper, type) and any(hasattr(keeper, name) for name in _STATE):
+            keepers[role] = keeper
+    return keepers
 
 
 def states_of(extensions: Extensions) -> dict[str, bytes]:
@@ -142,9 +135,7 @@ def states_of(extensions: Extensions) -> dict[str, bytes]:
     Raises SelfplayError for a state that cannot be loaded again.
     """
     states = {}
-    for role in _KNOWN:
-        if (keeper := _keeper(_reward(extensions, role))) is None:
-            continue
+    for role, keeper in _keepers(extensions).items():
         if missing := [name for name in _STATE if not callable(getattr(keeper, name, None))]:
             raise SelfplayError(
                 f"{role}_reward: {called(keeper)} has no {missing[0]}; expected both "
@@ -179,11 +170,11 @@ def loaded_state(state: bytes) -> Any:
 
 def load_states(extensions: Extensions, states: Mapping[str, bytes]) -> None:
     """Load the states that `states_of` returned. Raises SelfplayError if a reward refuses one."""
-    for role, state in states.items():
-        if (keeper := _keeper(_reward(extensions, role))) is None:
+    for role, keeper in _keepers(extensions).items():
+        if role not in states:
             continue
         try:
-            keeper.load_state_dict(loaded_state(state))
+            keeper.load_state_dict(loaded_state(states[role]))
         except (Exception, SystemExit) as error:  # the user's method may raise what it likes
             raise SelfplayError(
                 f"{role}_reward: load_state_dict of {called(keeper)} refuses the result of its "

@@ -55,13 +55,10 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Sample
     """Grade responses in order; ill-formed ones are not run."""
     answers = [_answer(question, sample) for question, sample in pairs]
     with Sandbox(how.workers, allow_weak=how.allow_weak) as sandbox:
-        answered = [
-            (question.problem, answer)
-            for (question, _), answer in zip(pairs, answers, strict=True)
-            if answer is not None
-        ]
+        both = list(zip(pairs, answers, strict=True))
+        answered = [(question.problem, a) for (question, _), a in both if a is not None]
         grades = sandbox.grade_many(answered, fail_fast=True)
-        for (question, sample), answer in zip(pairs, answers, strict=True):
+        for (question, sample), answer in both:
             result = Grade(0.0, "ill-formed: no single answer") if answer is None else next(grades)
             correct = result.score == 1.0 if result.judged else None
             yield SampleVerdict.on(question, sample, correct, result.reason, answer)

@@ -56,10 +56,8 @@ def find_objects(
     for name in names:
         bare = name.partition(":")[2]
         matches = [thing for thing in unnamed if name == name_of(thing) or bare == called(thing)]
-        if name in built_ins:
-            thing = built_ins[name]
-        elif matches:
-            thing = matches[0]
+        if name in built_ins or matches:
+            thing = built_ins[name] if name in built_ins else matches[0]
         elif name.startswith(":"):
             raise ConfigError(
                 f"{key} names {bare}, an object of the program that began the run, which no import "

@@ -4,7 +4,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -31,16 +31,13 @@ Callback: TypeAlias = "Callable[[Run, StepRow], object]"
 @cache
 def code_version() -> str:
     """Return the commit of this code, `-dirty` if its checkout has changes, else its version."""
-    git = ["git", "-C", str(Path(__file__).parent)]
-    commands = ["rev-parse", "HEAD:./"], ["describe", "--always", "--dirty", "--exclude=*"]
+    git = partial(subprocess.run, cwd=Path(__file__).parent, capture_output=True, check=True)
     try:  # the first fails where this folder is no part of the checkout, as in an environment
-        tracked, commit = (
-            subprocess.run([*git, *command], capture_output=True, text=True, check=False)
-            for command in commands
-        )
-    except OSError:
+        git(["git", "rev-parse", "HEAD:./"])
+        commit = git(["git", "describe", "--always", "--dirty", "--exclude=*"], text=True)
+    except (OSError, subprocess.CalledProcessError):
         return __version__
-    return __version__ if tracked.returncode else commit.stdout.strip()
+    return str(commit.stdout).strip()
 
 
 @dataclass(frozen=True)

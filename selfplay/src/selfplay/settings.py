@@ -67,18 +67,16 @@ def preset_names() -> list[str]:
 
 def preset_text(name: str) -> str:
     """Return the text of a preset's YAML file."""
-    texts = shipped("presets")
-    if name not in list(texts):  # `extends` of a YAML file may be anything
-        raise ConfigError(f"there is no preset or file {name!r}; {one_of(name, list(texts))}")
-    return texts[name]
+    if name not in preset_names():  # `extends` of a YAML file may be anything
+        raise ConfigError(f"there is no preset or file {name!r}; {one_of(name, preset_names())}")
+    return shipped("presets")[name]
 
 
 @cache
 def shipped(folder: Literal["presets", "plans"]) -> dict[str, str]:
     """Return the YAML files that come with the package, by name; the first line is a summary."""
-    paths = {path.name: path for path in (files("selfplay") / folder).iterdir()}
-    names = sorted(name.removesuffix(".yaml") for name in paths if name.endswith(".yaml"))
-    return {name: paths[f"{name}.yaml"].read_text() for name in names}
+    paths = (p for p in (files("selfplay") / folder).iterdir() if p.name.endswith(".yaml"))
+    return dict(sorted((p.name.removesuffix(".yaml"), p.read_text()) for p in paths))
 
 
 def read_preset(name: str) -> dict[str, Any]:
@@ -103,11 +101,9 @@ def extend_preset(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration merged over the preset that its `extends` names, if any."""
     values = dict(data)
     name = values.pop("extends", None)
-    return (
-        values
-        if name is None
-        else merge_settings(extend_preset(yaml.safe_load(preset_text(name))), values)
-    )
+    if name is None:
+        return values
+    return merge_settings(extend_preset(yaml.safe_load(preset_text(name))), values)
 
 
 def merge_settings(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,8 +162,8 @@ def _check(data: Any, kind: Any, key: str, whole: type) -> Any:
         hints, before = get_type_hints(section), f"{key}." if key else ""
         for name, value in data.items():
             if name not in hints:
-                section_keys = {name: f"{before}{name}" for name in hints}
-                raise _unknown(f"{before}{name}", value, section_keys, whole)
+                keys = {hint: f"{before}{hint}" for hint in hints}
+                raise _unknown(f"{before}{name}", value, keys, whole)
         return {n: _check(value, hints[n], f"{before}{n}", whole) for n, value in data.items()}
     lists = (get_args(part) for part in parts if get_origin(part) is tuple)
     item = next((items[0] for items in lists if items[-1] is Ellipsis), None)
@@ -219,8 +215,7 @@ def _explain(error: msgspec.ValidationError, data: Any) -> str:
     if not place or isinstance(error.__cause__, ValueError):  # raised by a section's own check
         return f"{path}.{problem}" if path else problem or str(error)
     if problem.startswith("Object missing required field"):
-        name = problem.split("`")[1]
-        return f"{path}.{name}".lstrip(".") + " is missing"
+        return ".".join(filter(None, (path, problem.split("`")[1]))) + " is missing"
     prefix, _, _ = path.partition("[...]")  # msgspec does not say which value of a mapping
     for step in re.findall(r"\w+", prefix):
         data = data[int(step) if step.isdigit() else step]

@@ -17,6 +17,7 @@ from league import League
 from lora_evo import Adapter, EngineStopped, LoraEvoError, load_adapter, read_lineage, save_adapter
 from lora_evo.files import write_text
 from lora_evo.model import BaseModel, resolve, same_base
+from selfplay import seeds
 from selfplay.checkpoint import (
     find_changes,
     newest_checkpoint,
@@ -29,19 +30,7 @@ from selfplay.config import Config, config_text, for_workers, refuse_hasty_evolu
 from selfplay.errors import ConfigError
 from selfplay.evaluate import evaluate_members
 from selfplay.extensions import open_extensions, try_operators, with_names
-from selfplay.files.layout import (
-    CHANGES,
-    CONFIG,
-    EVALS,
-    METRICS,
-    SEEDS,
-    START_FOLDER,
-    clear,
-    create,
-    lock,
-    open_config,
-    removed_unless_begun,
-)
+from selfplay.files import layout as files
 from selfplay.files.rows import GIVEN, EvalRow, StepRow, append_rows, read_rows
 from selfplay.files.trackers import Trackers, measured_metrics, require_trackers, step_metrics
 from selfplay.machine.devices import refuse_spread_base
@@ -51,14 +40,6 @@ from selfplay.reports.progress import Progress
 from selfplay.run import Extensions, Run
 from selfplay.sampling.judge import open_sandbox, open_tasksets
 from selfplay.sampling.prompts import require_faithful, template_of
-from selfplay.seeds import (
-    given_seeds,
-    read_seeds,
-    require_seeds,
-    self_made_seeds,
-    taskset_tasks,
-    write_seeds,
-)
 from selfplay.step import train_step
 from selfplay.tasks.held_out import guard_of, held_out_tasks, require_room
 from selfplay.tasks.template import Template
@@ -133,7 +114,7 @@ def _train_steps(run: Run) -> None:
     config = run.config
     with closing(Trackers(config, run.directory, run.step)) as trackers:
         if run.step == 0 and config.report_to:
-            rows = list(read_rows(run.directory / EVALS, EvalRow))
+            rows = list(read_rows(run.directory / files.EVALS, EvalRow))
             trackers.log(measured_metrics(rows), 0)
         while run.step < config.steps and not run.ended:
             row = train_step(run)
@@ -162,13 +143,13 @@ def new_run(
     if workers is not None or ray is not None:
         config = for_workers(config)
     extensions, template = _check(config, extensions)
-    require_seeds(config)
+    seeds.require_seeds(config)
     starting_adapter(config)  # refused here, not after minutes of opening the base
-    create(directory, config)
+    files.create(directory, config)
     members = _open_members(config, template, workers, ray)
     with (
-        closing(lock(directory)),
-        removed_unless_begun(directory),
+        closing(files.lock(directory)),
+        files.removed_unless_begun(directory),
         _open(config, directory, extensions, progress, members) as run,
     ):
         _begin(run)
@@ -195,27 +176,27 @@ def open_run(
     for a missing extension, and RunDirectoryError for other changed settings.
     """
     directory = Path(out)
-    config = open_config(directory)
-    with closing(lock(directory)):
+    config = files.open_config(directory)
+    with closing(files.lock(directory)):
         checkpoint = newest_checkpoint(directory)
         if cut := not config.pieces and (ray is not None or workers not in (None, 1)):
             config = for_workers(config)
         changes = find_changes(directory, checkpoint, config) if checkpoint else []
         extensions, template = _check(config, extensions or Extensions())
         if checkpoint is None:
-            clear(directory)
+            files.clear(directory)
         members = _open_members(config, template, workers, ray, fewer)
         step = checkpoint.step if checkpoint else 0
         with _open(config, directory, extensions, progress, members, step) as run:
             if cut:
-                write_text(directory / CONFIG, config_text(config))
+                write_text(directory / files.CONFIG, config_text(config))
             if checkpoint is None:
                 _begin(run)
             else:
                 restore(run, checkpoint)
                 _set_reference(run)
                 if changes:
-                    append_rows(directory / CHANGES, changes)
+                    append_rows(directory / files.CHANGES, changes)
                 if config.roles:
                     run.league = League(directory / "league")
                 run.population.sync(run.step)
@@ -243,7 +224,7 @@ def _begin(run: Run) -> None:
     warm_start(run.population, config)
     write_founders(run)
     if config.pulls_to_start and (adapter := starting_adapter(config)):
-        save_adapter(adapter, run.directory / START_FOLDER)
+        save_adapter(adapter, run.directory / files.START_FOLDER)
     _set_reference(run)
     if config.roles:
         teachers = config.proposers or [GIVEN]
@@ -252,19 +233,19 @@ def _begin(run: Run) -> None:
     try_operators(run)
     if config.rollout.self_seed and config.proposers:
         run.progress.phase("seeds")
-        run.start_from(self_made_seeds(run))
-    write_seeds(run.directory / SEEDS, run.seed_tasks)
+        run.start_from(seeds.self_made_seeds(run))
+    seeds.write_seeds(run.directory / files.SEEDS, run.seed_tasks)
     if config.measures(0):
         run.progress.phase("eval")
         rows = evaluate_members(run, 0)
-        append_rows(run.directory / EVALS, rows)
+        append_rows(run.directory / files.EVALS, rows)
         run.progress.measured(rows)
     save_checkpoint(run)
 
 
 def _set_reference(run: Run) -> None:
     if run.config.pulls_to_start:
-        run.population.set_reference(load_adapter(run.directory / START_FOLDER))
+        run.population.set_reference(load_adapter(run.directory / files.START_FOLDER))
 
 
 def warm_start(population: Members, config: Config) -> None:
@@ -317,7 +298,6 @@ def _blaming_warm_start(config: Config) -> Iterator[None]:
 def _open_members(
     config: Config, template: Template, workers: int | None, ray: str | None, fewer: bool = False
 ) -> Iterator[Members]:
-    """Open fresh members, in this process or on workers."""
     if ray is None and workers in (None, 1):
         with open_population(config, template) as population:
             yield population
@@ -339,8 +319,8 @@ def _open(
     """Open all that a step needs, with fresh members, in a locked directory; step: the last."""
     progress = progress or Progress(quiet=True)
     with ExitStack() as stack:
-        rows = islice(read_rows(directory / METRICS, StepRow), step)
-        evals = (row for row in read_rows(directory / EVALS, EvalRow) if row.step <= step)
+        rows = islice(read_rows(directory / files.METRICS, StepRow), step)
+        evals = (row for row in read_rows(directory / files.EVALS, EvalRow) if row.step <= step)
         stack.enter_context(progress.showing(config, directory, step, rows, evals))
         sandbox = stack.enter_context(open_sandbox(config))
         with warnings.catch_warnings():
@@ -355,12 +335,12 @@ def _open(
             progress.workers(population.pool.text)
         require_faithful(population.prompts.tokenizer, config.base)
         e = config.eval
-        training, measured = taskset_tasks(config, tasksets)
-        seeds = read_seeds(directory / SEEDS)
-        guard = guard_of(measured)
-        seeds = seeds or given_seeds(config, sandbox, population.prompts, guard, training)
+        training, measured = seeds.taskset_tasks(config, tasksets)
+        guard, prompts = guard_of(measured), population.prompts
+        given = seeds.read_seeds(directory / files.SEEDS)
+        given = given or seeds.given_seeds(config, sandbox, prompts, guard, training)
         held_out = held_out_tasks(measured, e.tasks) if e.eval_every else []
-        require_room(held_out, population.prompts.why_not_shown)
+        require_room(held_out, prompts.why_not_shown)
         run = Run(
             config=config,
             directory=directory,
@@ -373,7 +353,7 @@ def _open(
             extensions=extensions,
             progress=progress,
         )
-        run.start_from(seeds)
+        run.start_from(given)
         try:
             yield run
         finally:

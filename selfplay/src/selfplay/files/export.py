@@ -57,20 +57,17 @@ def export_member(
             f"{run} has no member {member!r} to export ({error}); it has {', '.join(members)}"
         ) from error
     if not merge:
-        base = base_name or base
-        renamed = replace(adapter.config, base_model_name_or_path=base)
-        rates = [r.rate for r in read_rows(run / EVALS, EvalRow) if r.member == member]
-        last = rates[-1] if rates else None
+        base, last = base_name or base, None
+        for row in read_rows(run / EVALS, EvalRow):
+            last = row.rate if row.member == member else last
         results = {"share of held-out tasks solved": last.solve_rate or 0.0} if last else None
-        lora_evo.save_adapter(
-            replace(adapter, config=renamed), out, lineage=read_lineage(home), results=results
-        )
+        adapter = replace(adapter, config=replace(adapter.config, base_model_name_or_path=base))
+        lora_evo.save_adapter(adapter, out, lineage=read_lineage(home), results=results)
         return base
     return _merge(config, base, adapter, out)
 
 
 def _merge(config: Config, base: str, adapter: "lora_evo.Adapter", out: Path) -> str:
-    """Write base and adapter as one model; return the name of its base."""
     with appearing(out) as draft:
         loaded = lora_evo.model.load_base_model(
             base, lora_evo.model.choose_device("cpu"), config.dtype, config.load_in_4bit
@@ -116,7 +113,9 @@ def export_tasks(run: Path, out: Path, form: str = "ours") -> str:
         lines.insert(0, _write_rows(second, map(_azr_row, functions)))
     rows_of: dict[str, Iterable[dict[str, Any]]] = {
         "azr": map(_azr_row, calls),
-        "cruxeval": map(_cruxeval_row, calls),
+        "cruxeval": (
+            {"code": t.program, "input": t.input, "output": t.output, "id": t.id} for t in calls
+        ),
         "trl": ({"prompt": _conversation(task), **task.to_row()} for task in tasks),
         "verl": (_verl_row(index, task) for index, task in enumerate(tasks)),
     }
@@ -170,10 +169,6 @@ def _azr_row(task: Task) -> dict[str, Any]:
         return row | pairs | {"message": task.message}
     row |= {"original_snippet": task.program, "composite_functions": []}
     return row | {"input": task.input, "output": task.output}
-
-
-def _cruxeval_row(task: Task) -> dict[str, Any]:
-    return {"code": task.program, "input": task.input, "output": task.output, "id": task.id}
 
 
 def _verl_row(index: int, task: Task) -> dict[str, Any]:

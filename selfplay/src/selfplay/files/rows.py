@@ -427,9 +427,8 @@ def read_rows(path: Path, kind: type[T]) -> Iterator[T]:
                     row = msgspec.convert(json.loads(line), kind)
                 except (ValueError, RecursionError, msgspec.ValidationError) as error:
                     if line.endswith(b"\n"):
-                        raise RunDirectoryError(
-                            f"{path}, line {number}: {_explain(error)}"
-                        ) from error
+                        place = f"{path}, line {number}"
+                        raise RunDirectoryError(f"{place}: {_explain(error)}") from error
                 else:
                     yield row
     except FileNotFoundError:
@@ -441,10 +440,8 @@ def read_rows(path: Path, kind: type[T]) -> Iterator[T]:
 def _explain(error: Exception) -> str:
     """Turn `Expected int, got str - at $.id` into `field id: expected int, got str`."""
     if not isinstance(error, msgspec.ValidationError):
-        return (
-            f"expected one JSON object a line ({error}); restore the file from a copy, or cut it "
-            "off before this line"
-        )
+        remedy = "restore the file from a copy, or cut it off before this line"
+        return f"expected one JSON object a line ({error}); {remedy}"
     problem, _, path = str(error).partition(" - at ")
     field = path.strip("`").removeprefix("$").removeprefix(".")
     return f"{f'field {field}: ' if field else ''}{problem[:1].lower()}{problem[1:]}"

@@ -98,8 +98,8 @@ def step_metrics(row: StepRow, config: Config) -> dict[str, float]:
     members, ratings = fields.pop("members"), fields.pop("ratings")
     metrics = _numbers({OF_RUN.get(name, name): value for name, value in fields.items()})
     factor = config.learner.schedule(row.step, config.steps)
-    metrics |= {"step_time": sum(row.seconds.values())}
-    metrics |= {"learning_rate": factor * config.learner.learning_rate}
+    metrics["step_time"] = sum(row.seconds.values())
+    metrics["learning_rate"] = factor * config.learner.learning_rate
     for member, values in members.items():
         named = {OF_MEMBER.get(name, name): value for name, value in values.items()}
         metrics |= _numbers(named, f"{member}/")

@@ -82,6 +82,8 @@ def read_architecture(base: str) -> Architecture:
     stored, settings = BaseModel.quantization_of(config), getattr(config, "quantization_config", {})
     left_out = {"lm_head", *(settings.get("llm_int8_skip_modules") or ())}
     parameters, layers = trainable_shapes(config)
+    kept = [p for p in layers if any(f".{part}." in f".{p}." for part in left_out)]
+    quantised = {path: layers[path] for path in layers if stored and path not in kept}
     text = config.get_text_config()
     heads = getattr(text, "num_attention_heads", None) or 1  # Mamba has none
     head_dim = getattr(text, "head_dim", None) or text.hidden_size // heads
@@ -97,10 +99,6 @@ def read_architecture(base: str) -> Architecture:
         vocabulary=text.vocab_size,
         context=getattr(text, "max_position_embeddings", None),
         linears=tuple((path.rpartition(".")[2], *shape) for path, shape in layers.items()),
-        four_bit=sum(
-            inputs * outputs
-            for path, (inputs, outputs) in layers.items()
-            if stored and not any(f".{part}." in f".{path}." for part in left_out)
-        ),
+        four_bit=sum(inputs * outputs for inputs, outputs in quantised.values()),
         double=stored is None or "double" in stored,
     )

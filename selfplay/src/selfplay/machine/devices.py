@@ -44,13 +44,12 @@ def gpu(name: str) -> Machine:
     """Return a GPU of `CARDS`, in any spelling, or one with a number of GiB."""
     plain = re.sub(r"nvidia|geforce|rtx|pcie|[\W_]", "", name.lower())
     card = next((c for c in CARDS if re.sub(r"rtx|\W", "", c.lower()) == plain), None)
-    try:
-        gib = CARDS[card][0] if card else float(re.sub(r"gi?b\s*$", "", name.lower()))
-        if not 0 < gib < math.inf:
-            raise ValueError
-    except ValueError:
+    gib = CARDS[card][0] if card else 0.0
+    with suppress(ValueError):
+        gib = gib or float(re.sub(r"gi?b\s*$", "", name.lower()))
+    if not 0 < gib < math.inf:
         expected = one_of(name, list(CARDS))
-        raise ConfigError(f"--gpu is {name!r}; {expected}; or a number of GiB") from None
+        raise ConfigError(f"--gpu is {name!r}; {expected}; or a number of GiB")
     return Machine(card or f"a GPU of {gib:.4g} GiB", gib * GIB, is_gpu=True)
 
 

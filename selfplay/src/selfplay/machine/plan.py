@@ -13,17 +13,9 @@ from selfplay.config import Config, LearnerConfig, for_workers, refuse_hasty_evo
 from selfplay.errors import ConfigError
 from selfplay.learning.pieces import batches, even
 from selfplay.learning.rewards import TEACHER_REWARDS, needed_by
+from selfplay.machine import devices
 from selfplay.machine.architecture import Architecture, read_architecture
-from selfplay.machine.devices import (
-    GIB,
-    Machine,
-    gpu,
-    refuse_float32,
-    refuse_four_bits,
-    refuse_spread_base,
-    set_allocator,
-    this_machine,
-)
+from selfplay.machine.devices import GIB, Machine, gpu, this_machine
 
 FLOAT32 = 4
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -322,12 +314,12 @@ def plan_run(config: Config, card: str | None, workers: int | None = None) -> Me
     """
     refuse_hasty_evolution(config)
     machine = gpu(card) if card else this_machine(config.device, config.threads)
-    refuse_float32(config, machine.is_gpu)
+    devices.refuse_float32(config, machine.is_gpu)
     model, count = read_architecture(config.base), workers or 1
     if model.four_bit:
-        refuse_four_bits(config)
+        devices.refuse_four_bits(config)
     if workers is not None:
-        refuse_spread_base(config)
+        devices.refuse_spread_base(config)
         config = for_workers(config)
     if not machine.is_gpu and count > 1:
         name = f"its part of {machine.name}"
@@ -366,7 +358,7 @@ def refuse_what_cannot_fit(config: Config) -> None:
 
     An unknown shape of the base, or a missing device, is an error when the base is loaded.
     """
-    set_allocator(config)
+    devices.set_allocator(config)
     try:
         plan = plan_run(config, None)
     except (ConfigError, LoraEvoError):

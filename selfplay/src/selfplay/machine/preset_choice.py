@@ -92,16 +92,14 @@ def _description(config: Config, model: Architecture, preset: str, why: str) -> 
     targets = config.learner.target_modules
     bits = ", base in 4 bits" if config.load_in_4bit or model.four_bit else ""
     modules = "all linear layers" if targets == TARGET_MODULES else ", ".join(targets)
-    return "\n".join(
-        [
-            f"base: {model.name}, {model.parameters:,} parameters, context {context:,} tokens",
-            f"preset {preset}: teachers {config.teachers}, students {config.students}, rank "
-            f"{config.learner.r}, engine {config.engine}, {config.dtype}{bits}; another: --preset "
-            "NAME",
-            f"template {config.template}: {why}; another: --set template=azr",
-            f"tokens: prompts to {r.max_prompt_length or context:,}, proposals to "
-            f"{r.max_proposal_length:,}, attempts to {r.max_completion_length:,}; others: "
-            "--set rollout.max_completion_length=N and the like",
-            f"adapters on {modules}; others: --set 'learner.target_modules=[...]'",
-        ]
+    return (
+        f"base: {model.name}, {model.parameters:,} parameters, context {context:,} tokens\n"
+        f"preset {preset}: teachers {config.teachers}, students {config.students}, rank "
+        f"{config.learner.r}, engine {config.engine}, {config.dtype}{bits}; another: --preset "
+        "NAME\n"
+        f"template {config.template}: {why}; another: --set template=azr\n"
+        f"tokens: prompts to {r.max_prompt_length or context:,}, proposals to "
+        f"{r.max_proposal_length:,}, attempts to {r.max_completion_length:,}; others: "
+        "--set rollout.max_completion_length=N and the like\n"
+        f"adapters on {modules}; others: --set 'learner.target_modules=[...]'"
     )

@@ -236,9 +236,8 @@ def open_learner(config: Config, exchange: Exchange | None = None) -> tuple[Lear
         refuse_four_bits(config)
         require_vllm()
         refuse_float32(config, choose_device(config.device).type == "cuda")
-    base = load_base(config)
+    base, rollout = load_base(config), config.rollout
     shapes = linear_shapes(base.model)
-    tokenizer, rollout = base.tokenizer, config.rollout
     learner = Learner(
         base.model,
         config.founders,
@@ -251,7 +250,7 @@ def open_learner(config: Config, exchange: Exchange | None = None) -> tuple[Lear
         has_reference=config.pulls_to_start,
     )
     learner.base_hash = base.fingerprint
-    engine: Engine = HFEngine(learner.adapters, tokenizer, max_rows=rollout.max_rows)
+    engine: Engine = HFEngine(learner.adapters, base.tokenizer, max_rows=rollout.max_rows)
     if config.engine == "vllm":
         engine = open_vllm(config, base, shapes, len(config.founders))
     gc.collect()

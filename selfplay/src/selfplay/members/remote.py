@@ -288,12 +288,11 @@ class RemotePopulation(Members):
         self._names = list(names)
 
     def end_step(self) -> dict[str, WorkerRow]:
-        pool, rows = self.pool, {}
-        for rank, (host, _) in enumerate(pool.places):
-            busy = round(pool.busy[rank], 4)
-            rows[f"worker-{rank}"] = WorkerRow(host, busy, pool.memory_mb[rank])
-            pool.busy[rank] = 0.0
-        return rows
+        pool = self.pool
+        workers = zip(pool.places, pool.busy, pool.memory_mb, strict=True)
+        rows = [WorkerRow(host, round(busy, 4), memory) for (host, _), busy, memory in workers]
+        pool.busy = [0.0] * len(rows)
+        return {f"worker-{rank}": row for rank, row in enumerate(rows)}
 
 
 @contextmanager

@@ -56,22 +56,17 @@ def probe(learner: Learner, engine: Engine) -> dict[str | None, float]:
     """
     model, adapters = learner.model, learner.adapters
     names, size = (None, *learner.members), model.config.get_text_config().vocab_size
-    ids = torch.arange(1, 1 + _PROMPTS * _PROMPT_TOKENS) % size
-    prompts = ids.view(_PROMPTS, 1, _PROMPT_TOKENS).expand(-1, len(names), -1)
-    rollouts = engine.generate(
-        [
-            Request(tuple(row), name, 1)
-            for rows in prompts.tolist()
-            for row, name in zip(rows, names, strict=True)
-        ]
-    )
+    prompts = (torch.arange(1, 1 + _PROMPTS * _PROMPT_TOKENS) % size).view(_PROMPTS, -1)
+    requests = [Request(tuple(ids), name, 1) for ids in prompts.tolist() for name in names]
+    rollouts = engine.generate(requests)
     sampled = torch.tensor([rollout.logprobs[0] for rollout in rollouts])
     tokens = torch.tensor([rollout.completion_ids[0] for rollout in rollouts])
     expected = []
     with adapters.route([adapters.index(name) for name in names]):
         # One prompt at a time: the table of logits [members, tokens, vocabulary] stays small.
-        for rows, ids in zip(prompts, tokens.view(_PROMPTS, -1, 1), strict=True):
-            logits = model(input_ids=rows.to(adapters.device)).logits[:, -1]
+        for prompt, ids in zip(prompts, tokens.view(_PROMPTS, -1, 1), strict=True):
+            rows = prompt.expand(len(names), -1).to(adapters.device)
+            logits = model(input_ids=rows).logits[:, -1]
             table = torch.log_softmax(logits.float(), -1).cpu()
             expected.append(table.gather(1, ids)[:, 0])
     learned = torch.cat(expected)
