@@ -37,6 +37,7 @@ MOST_SETTINGS = 5
 """Most settings of an arm that are printed."""
 _NONE: Mapping[str, Curve] = {}
 _SEED = re.compile(r"[-_./]*seed[-_=]?\d+$")
+Place = str | PathLike[str]
 Run = RunRecord | KeptRun
 Runs = Mapping[int, Run]
 """The runs of an arm by seed."""
@@ -101,8 +102,7 @@ class Comparison:
         return titled
 
     def lines(self) -> list[str]:
-        """Return a line for each arm, run with unjudged texts, fall of a member, and pair without
-        a common seed."""
+        """Return a line for each arm, unjudged text, fall, and pair without a common seed."""
         lines = []
         for arm, runs in self.arms.items():
             words = [f"{key} {value}" for key, value in self.settings[arm].items()]
@@ -209,9 +209,7 @@ def _cell(unit: str, mean: Estimate | None) -> str:
     return figure(mean.value * factor) + (f" [{', '.join(ends)}]" if ends else "")
 
 
-def compare(
-    places: Sequence[str | PathLike[str]], kept: str | PathLike[str] | None = None
-) -> Comparison:
+def compare(places: Sequence[Place], kept: Place | None = None) -> Comparison:
     """Compare the runs of an experiment's directory, or any run directories.
 
     places: the directory of an experiment, or `[NAME=]RUN`. Runs of one NAME, or without one in
@@ -224,8 +222,7 @@ def compare(
 
 
 def _with_kept(comparison: Comparison, rows: Sequence[KeptRun]) -> Comparison:
-    """Return the comparison with kept runs added, up to the last step here. Raises
-    RunDirectoryError if what they were asked differs."""
+    """Return the comparison with kept runs, which must have been asked the same, added."""
     records = [run for _, _, run in comparison.records()]
     question, last = asked(records[0]), max(run.last for run in records)
     bases = {int(run.config["seed"]): base_rate(run) for run in records if run.held_out_gains()}
@@ -261,13 +258,12 @@ def _with_kept(comparison: Comparison, rows: Sequence[KeptRun]) -> Comparison:
 
 
 def keep_runs(comparison: Comparison, path: Path) -> int:
-    """Write a row for each finished run here to a file that `compare` reads as kept; return how
-    many."""
+    """Write a row for each finished run here to a file of kept runs; return how many."""
     done = [(arm, run) for arm, _, run in comparison.records() if run.last >= run.planned]
     return keep(path, comparison.name, done, comparison.curves)
 
 
-def _of_places(places: Sequence[str | PathLike[str]]) -> Comparison:
+def _of_places(places: Sequence[Place]) -> Comparison:
     named = [_name_and_folder(os.fspath(place)) for place in places]
     home = next((folder for _, folder in named if (folder / PLAN).is_file()), None)
     if home is None:
@@ -350,16 +346,14 @@ def to_json(comparison: Comparison) -> str:
 
 def write_comparison(comparison: Comparison, page: Path) -> None:
     """Write the comparison as one HTML page that works offline; equal ones give equal bytes."""
-    arms, shares = comparison.arms, comparison.curves
+    arms, given = comparison.arms, comparison.curves
     gains = {
         "Population mean": _chart(arms, partial(_gains, measures.population_mean), POINTS),
         "Weakest member": _chart(arms, partial(_gains, measures.weakest_member), POINTS),
     }
     curves = {
-        name[:1].upper() + name[1:]: _chart(
-            arms, partial(points, name=name, curves=shares), PERCENT
-        )
-        for name in shares
+        name[:1].upper() + name[1:]: _chart(arms, partial(points, name=name, curves=given), PERCENT)
+        for name in given
     }
     write_page(
         page,
@@ -383,8 +377,7 @@ def _gains(who: measures.Who, run: Run) -> Mapping[int, float]:
 def _chart(
     arms: Mapping[str, Runs], of: Callable[[Run], Mapping[int, float]], unit: str
 ) -> "alt.LayerChart | None":
-    """Return a chart of shares over the steps, in percent: a line for each arm, with a band over
-    its seeds. None if no arm has more than a start."""
+    """Return a line of percent for each arm, with a band over its seeds; None for starts alone."""
     from selfplay.reports.charts import bands
 
     rows = []

@@ -11,20 +11,10 @@ import numpy as np
 from msgspec import Struct, structs, to_builtins
 
 from selfplay.errors import RunDirectoryError, SelfplayError, pip_install
+from selfplay.files import rows
 from selfplay.files.intervals import Families, Floats, mean_and_error, plus_minus
 from selfplay.files.layout import CHANGES, EVALS, METRICS, RESOURCES, TASKS, config_of
-from selfplay.files.rows import (
-    BASE,
-    BirthRow,
-    ChangeRow,
-    EvalRow,
-    ResourceRow,
-    SolvingRow,
-    StepRow,
-    TaskRow,
-    mean,
-    read_rows,
-)
+from selfplay.files.rows import BASE, BirthRow, EvalRow, StepRow, TaskRow, mean, read_rows
 from selfplay.settings import read_yaml
 from selfplay.terminal import program, quote
 
@@ -58,7 +48,7 @@ class RunRecord:
     config: Mapping[str, Any]
     steps: tuple[StepRow, ...]
     evals: tuple[EvalRow, ...] = ()
-    changes: tuple[ChangeRow, ...] = ()
+    changes: tuple[rows.ChangeRow, ...] = ()
     codes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -93,7 +83,7 @@ class RunRecord:
         return sorted({kind for step in self.steps for kind in step.kinds})
 
     @property
-    def base(self) -> SolvingRow | None:
+    def base(self) -> rows.SolvingRow | None:
         """The frozen base's results on the held-out tasks."""
         return next((row.rate for row in self.evals if row.rate and row.role == BASE), None)
 
@@ -195,9 +185,7 @@ class RunRecord:
                 for row in self.steps
                 for name, (mu, sigma) in row.ratings.items()
             ],
-            "matches": [
-                {"step": row.step, **_plain(match)} for row in self.steps for match in row.matches
-            ],
+            "matches": [{"step": s.step, **_plain(m)} for s in self.steps for m in s.matches],
             "evals": [_plain(row) for row in self.evals],
             "lineage": [
                 {"member": life.name, "role": life.role, "born": life.born, "died": life.died}
@@ -238,7 +226,7 @@ def read_run(directory: str | os.PathLike[str]) -> RunRecord:
     """
     home = Path(directory)
     settings = read_yaml(config_of(home))
-    resources = {r.step: r for r in read_rows(home / RESOURCES, ResourceRow)}
+    resources = {r.step: r for r in read_rows(home / RESOURCES, rows.ResourceRow)}
     steps: list[StepRow] = []
     for row in read_rows(home / METRICS, StepRow):
         resource = resources.get(row.step)
@@ -252,7 +240,7 @@ def read_run(directory: str | os.PathLike[str]) -> RunRecord:
         config=settings,
         steps=tuple(steps),
         evals=tuple(read_rows(home / EVALS, EvalRow)),
-        changes=tuple(read_rows(home / CHANGES, ChangeRow)),
+        changes=tuple(read_rows(home / CHANGES, rows.ChangeRow)),
         codes=tuple(sorted({row.code for row in resources.values()} - {""})),
     )
 

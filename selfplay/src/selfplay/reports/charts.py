@@ -10,7 +10,7 @@ import altair as alt
 
 from selfplay.files.intervals import mean_and_error
 from selfplay.files.record import Life, Points, RunRecord, downsample, smooth
-from selfplay.files.rows import BASE, START
+from selfplay.files.rows import BASE, START, BirthRow
 
 MOST_POINTS, MOST_LABELLED, MOST_REASONS = 200, 10, 8
 FEW = 8
@@ -235,9 +235,9 @@ def skill(run: RunRecord) -> dict[str, dict[int, float]]:
     start = {"teacher": 0.0, "student": 0.0, "agent": 0.0}
     for row in run.evals:
         value = row.rate.difference if row.rate else None
-        if value is None and of_base is not None and row.taught:
-            of_teacher = row.taught.base_solve_rate
-            value = None if of_teacher is None else of_base - of_teacher
+        taught = row.taught.base_solve_rate if row.taught else None
+        if value is None and of_base is not None and taught is not None:
+            value = of_base - taught
         if value is not None and row.role != BASE:
             if row.role == START:
                 start |= {"student" if row.rate else "teacher": 100 * value}
@@ -254,23 +254,21 @@ def _lineage_rows(
     bars, names, joints = [], [], []
     for name, life in lives.items():
         died = run.last if life.died is None else life.died
-        parents = life.birth.parents if life.birth else ()
-        operator = life.birth.operator if life.birth else ""
+        birth = life.birth or BirthRow("", name, operator="", generation=0)
         facts = {"member": name, "role": life.role, "place": life.place}
         facts |= {"life": f"steps {life.born} to {died}" + (", replaced" if life.died else "")}
-        facts |= {"parents": " × ".join(parents), "operator": operator}
-        facts |= {"generation": life.birth.generation if life.birth else 0}
+        facts |= {"parents": " × ".join(birth.parents), "operator": birth.operator}
+        facts |= {"generation": birth.generation}
         values = {step: value for step, value in skills[name].items() if step <= died}
         steps = [life.born, *(step for step in values if life.born < step < died), died]
         bars += [facts | {"born": a, "died": b, "skill": values.get(a)} for a, b in pairwise(steps)]
-        last = max(values, default=None)
-        gain = "" if last is None or life.died is not None else f"{values[last]:+.1f}"
-        gain = gain.replace("-", "−")
+        is_measured = values and life.died is None
+        gain = f"{values[max(values)]:+.1f}".replace("-", "−") if is_measured else ""
         names.append(facts | {"born": life.born, "died": died, "gain": gain})
         joints += [
             {"step": life.born, "from": lives[parent].place, "place": life.place}
-            | {"parent": parent, "child": name, "operator": operator}
-            for parent in parents
+            | {"parent": parent, "child": name, "operator": birth.operator}
+            for parent in birth.parents
             if parent in lives
         ]
     return bars, names, joints
@@ -284,15 +282,14 @@ def lineage(run: RunRecord) -> alt.LayerChart | None:
     bars, names, joints = _lineage_rows(run, lives, skills)
     scale = alt.Scale(domain=[0, run.last])
     axis = _whole(*range(run.last + 1)) if run.last <= FEW else WHOLE_STEPS
-    born, at, died_at = (
-        alt.X(f"{f}:Q", title="step", scale=scale, axis=axis) for f in ("born", "step", "died")
-    )
+    ends = ("born", "step", "died")
+    born, at, died_at = (alt.X(f"{f}:Q", title="step", scale=scale, axis=axis) for f in ends)
     place = alt.Y("place:O", title=None, axis=None)
-    base, texts, children = (alt.Chart(alt.InlineData(values=r)) for r in (bars, names, joints))
+    base, texts, joined = (alt.Chart(alt.InlineData(values=r)) for r in (bars, names, joints))
     fields = ("member", "role", "generation", "life", "parents", "operator")
     tips = [alt.Tooltip(f"{f}:N") for f in fields] + [alt.Tooltip("skill:Q", format="+.1f")]
     birth = ["parent:N", "child:N", "operator:N"]
-    line = children.mark_rule(strokeWidth=1.3, color="#888").encode(x=at, tooltip=birth)
+    line = joined.mark_rule(strokeWidth=1.3, color="#888").encode(x=at, tooltip=birth)
     bar = base.mark_bar(height={"band": 0.28}).encode(x=born, x2="died:Q", y=place, tooltip=tips)
     fits = f"{LETTER} * length(datum.member) < (datum.died - datum.born) / {run.last} * width"
     label = texts.transform_calculate(shown=f"{fits} ? datum.member : ''")
@@ -311,9 +308,7 @@ def lineage(run: RunRecord) -> alt.LayerChart | None:
             for role in SKILLS
             if any(row["role"] == role for row in bars)
         ),
-        children.mark_point(filled=True, size=36, color="#888").encode(
-            x=at, y=place, tooltip=birth
-        ),
+        joined.mark_point(filled=True, size=36, color="#888").encode(x=at, y=place, tooltip=birth),
         label.encode(x=born, y=place, text="shown:N"),
         gain.encode(x=died_at, y=place, text="gain:N"),
     ]

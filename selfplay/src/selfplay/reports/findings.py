@@ -20,8 +20,7 @@ WINDOW = 10
 IDLE = 5
 """Steps in a row after which a role that learned nothing is named."""
 LEAST_TASKS = 4
-"""Tasks of a step that counts for signs of a collapse: of fewer, one structure has a large share by
-chance."""
+"""Tasks of a step that counts for `SIGNS`: of fewer, one has a large share by chance."""
 SIGNS = (
     ("coverage.commonest", 0.5, "of the tasks have one structure: teachers repeat a program"),
     ("flat", 0.9, "of the tasks are solved by all attempts or by none: they teach nothing"),
@@ -126,10 +125,8 @@ def moves(run: RunRecord) -> list[Fall]:
         for member, rate in of_members.items():
             if member == START:
                 continue
-            if member not in last and member not in born:
-                last[member] = 0, start
-            if member in last and last[member][0] < step:
-                before, earlier = last[member]
+            before, earlier = last.get(member, (step if member in born else 0, start))
+            if before < step:
                 changes.append(Fall(member, before, step, earlier, rate, run.families))
             last[member] = step, rate
     return changes

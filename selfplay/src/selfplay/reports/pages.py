@@ -44,16 +44,13 @@ def write_page(path: Path, template: str, charts: Mapping[str, Any], **values: o
     style, script = _source("page.css"), _library() + _source("gallery.js")
     data = json.dumps({name: _specification(chart) for name, chart in charts.items()})
     policy = f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}"
-    text = (
-        _environment()
-        .get_template(template)
-        .render(
-            values,
-            charts=Markup(data.replace("<", "\\u003c")),
-            style=Markup(style),
-            script=Markup(script),
-            policy=f"{policy}; base-uri 'none'; form-action 'none'",
-        )
+    source = _environment().get_template(template)
+    text = source.render(
+        values,
+        charts=Markup(data.replace("<", "\\u003c")),
+        style=Markup(style),
+        script=Markup(script),
+        policy=f"{policy}; base-uri 'none'; form-action 'none'",
     )
     write_text(path, text)
 

@@ -148,10 +148,7 @@ class Progress:
         return f"about {duration(seconds)} left" if seconds > 0 else ""
 
     def _print(self, text: str, *, whole: bool = False) -> None:
-        """Print text, on a terminal wrapped to its width between words.
-
-        whole: do not wrap, for a command to be copied.
-        """
+        """Print text, on a terminal wrapped to its width; whole: not, for a command to copy."""
         if self._console.is_terminal and not whole:
             text = wrap(text, self._console.width)
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
@@ -179,15 +176,11 @@ class Progress:
 
 def _warning(config: Config) -> str:
     """Return the warning of a run whose teachers learn; '' for others."""
-    names = replace(config, mode="populora").proposers
-    if not config.proposers:
+    names, is_agent = replace(config, mode="populora").proposers, config.mode == "azr"
+    learns = is_agent or any(config.learner.learning_rate_of("teacher", name) for name in names)
+    if not config.proposers or not learns:
         return ""
-    if config.proposers == config.solvers:
-        who, mode = "an agent", "--mode populora "
-    elif any(config.learner.learning_rate_of("teacher", name) for name in names):
-        who, mode = "teachers that learn", ""
-    else:
-        return ""
+    who, mode = ("an agent", "--mode populora ") if is_agent else ("teachers that learn", "")
     return LEARNING.format(who=who, mode=mode, names=",".join(names))
 
 

@@ -31,6 +31,7 @@ class Series(NamedTuple):
 
 
 _DIFFERENCE = "On a sample of the step's own tasks, so that harder tasks do not hide learning."
+_VALID = "They parse, run, and are deterministic."
 _STRUCTURES = "Distinct program structures since the start. A flat end means repetition."
 _COMMONEST = "Share of a step's tasks with one structure. Near 100: one program, repeated."
 SAME_TASKS = Series("Students minus frozen base", "same_tasks.difference", "% points", _DIFFERENCE)
@@ -38,9 +39,7 @@ PROGRESS = (
     SAME_TASKS,
     Series("Student reward", "student_reward", "mean reward", "1 for a right answer, else less."),
     Series("Teacher reward", "teacher_reward", "mean reward"),
-    Series(
-        "Valid share", "valid_share", "% of proposals", "They parse, run, and are deterministic."
-    ),
+    Series("Valid share", "valid_share", "% of proposals", _VALID),
     Series("Solve rate", "solve_rate", "% of attempts", "Right attempts at the run's own tasks."),
 )
 COMPLEXITY = (
@@ -231,8 +230,7 @@ def _teaching(run: RunRecord) -> Table:
 
 
 def _who(row: EvalRow, left_out: int | UnsetType) -> str:
-    """Return a member's name, marked if it was born in that step and has not learned, and with the
-    number of texts that were not judged."""
+    """Return a member's name, whether it was born then, and how many texts were not judged."""
     return row.member + ", born then" * (row.born is True) + not_judged([left_out])
 
 
