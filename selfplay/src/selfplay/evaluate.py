@@ -8,30 +8,19 @@ import re
 from collections.abc import Collection, Sequence
 from itertools import product
 from math import comb
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import UNSET, structs
 
 from code_verifier import Status, Task
 from lora_evo.model import stream
+from selfplay.files import rows
 from selfplay.files.intervals import Families, mean_and_error
-from selfplay.files.rows import (
-    BASE,
-    COMPLEXITY,
-    START,
-    EvalRow,
-    RateRow,
-    SolvingRow,
-    TeachingRow,
-    mean,
-    role_of,
-)
+from selfplay.files.rows import BASE, START, EvalRow, SolvingRow, TeachingRow, mean, role_of
 from selfplay.learning.rewards import populora
 from selfplay.run import Run
 from selfplay.sampling.texts import Attempt, Proposed
 from selfplay.tasks.buffer import draw_from
-
-T = TypeVar("T")
 
 
 def evaluate_members(run: Run, step: int, born: Collection[str] = ()) -> list[EvalRow]:
@@ -52,21 +41,18 @@ def evaluate_members(run: Run, step: int, born: Collection[str] = ()) -> list[Ev
     teaching = len(teachers) * len(run.template.in_play) * e.proposals * (1 + e.attempts)
     attempts = solve_held_out(run, [*solvers.values()], of=solving + teaching)
     attempts_of = dict(zip(solvers, attempts, strict=True))
-    rows = teaching_rows(run, [*teachers.values()], after=solving)
-    teaching_of = dict(zip(teachers, rows, strict=True))
+    taught = teaching_rows(run, [*teachers.values()], after=solving)
+    teaching_of = dict(zip(teachers, taught, strict=True))
     if step == 0:
         for of_task in (of_task for tasks in attempts for of_task in tasks):
             _drop_partly_judged(of_task)
         run.baseline_rates = {name: list(map(_rate, of)) for name, of in attempts_of.items()}
-    start = run.baseline_rates.get(START) if step > 0 else None
+    base, start = run.baseline_rates[BASE], run.baseline_rates.get(START) if step > 0 else None
     kinds = [held_out.task.kind for held_out in run.held_out]
     families = [_family(held_out.task) for held_out in run.held_out]
-    base = run.baseline_rates[BASE]
-    solving_of = {
-        m: solving_row(kinds, of_member, base, start, families)
-        for m, of_member in attempts_of.items()
-        if kinds
-    }
+    solving_of: dict[str, SolvingRow] = {}
+    for m, of_member in attempts_of.items() if kinds else ():
+        solving_of[m] = solving_row(kinds, of_member, base, start, families)
     if BASE in solving_of:
         different = list(dict.fromkeys(families))
         numbers = tuple(map(different.index, families))
@@ -123,15 +109,14 @@ def solving_row(
     over_start = {} if start is None else _paired(rates, start, names)
     flat = [a for of_task in attempts for a in of_task]
 
-    def of(kind: str, values: Sequence[T]) -> list[T]:
-        return [value for value, task_kind in zip(values, kinds, strict=True) if task_kind == kind]
+    def of(kind: str) -> rows.RateRow:
+        of_kind = [i for i, task_kind in enumerate(kinds) if task_kind == kind]
+        pairs = [rates[i] for i in of_kind], [base[i] for i in of_kind]
+        return rows.RateRow(**_paired(*pairs, [names[i] for i in of_kind]))
 
     return SolvingRow(
         **_paired(rates, base, names),
-        kinds={
-            k: RateRow(**_paired(of(k, rates), of(k, base), of(k, names)))
-            for k in sorted(set(kinds))
-        },
+        kinds={kind: of(kind) for kind in sorted(set(kinds))},
         pass_at_k=mean([_pass_at(len(t), j) for t, j in zip(attempts, judged, strict=True)]),
         well_formed=mean([float(a.answer is not None) for a in flat]),
         tokens=mean([float(len(a.rollout.completion_ids)) for a in flat]),
@@ -182,7 +167,7 @@ def _teaching_row(run: Run, proposals: Sequence[Proposed]) -> TeachingRow:
         base_solve_rate=mean(rates),
         reward=mean(rewards),
         new_structures=len({m.structure for m in programs} - run.structures.keys()),
-        complexity={name: mean([float(getattr(m, name)) for m in programs]) for name in COMPLEXITY},
+        complexity={n: mean([float(getattr(m, n)) for m in programs]) for n in rows.COMPLEXITY},
         rates=tuple(rates),
         rewards=tuple(rewards),
         not_judged=len(proposals) - len(judged) + sum(p.not_judged for p in judged) or UNSET,

@@ -53,7 +53,10 @@ nano_long = partial(load, "nano_long")
 
 def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[SampleVerdict]:
     """Grade responses in order; ill-formed ones are not run."""
-    answers = [_answer(question, sample) for question, sample in pairs]
+    answers = [
+        None if s.truncated else NANO.parse_answer(q.problem, s.response.removesuffix(END))
+        for q, s in pairs
+    ]
     with Sandbox(how.workers, allow_weak=how.allow_weak) as sandbox:
         both = list(zip(pairs, answers, strict=True))
         answered = [(question.problem, a) for (question, _), a in both if a is not None]
@@ -62,9 +65,3 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Sample
             result = Grade(0.0, "ill-formed: no single answer") if answer is None else next(grades)
             correct = result.score == 1.0 if result.judged else None
             yield SampleVerdict.on(question, sample, correct, result.reason, answer)
-
-
-def _answer(question: Question, sample: Sample) -> str | None:
-    if sample.truncated:
-        return None
-    return NANO.parse_answer(question.problem, sample.response.removesuffix(END))

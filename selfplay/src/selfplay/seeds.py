@@ -36,9 +36,8 @@ from selfplay.tasks.template import Template
 
 SEED_RUNS = 32
 """Number of run seeds with different seed tasks."""
-IDENTITY = Task(
-    kind="code_o", program="def f(a):\n    return a", input="'Hello world'", output="'Hello world'"
-)
+_HELLO = "'Hello world'"
+IDENTITY = Task(kind="code_o", program="def f(a):\n    return a", input=_HELLO, output=_HELLO)
 """AZR's only seed: the identity function."""
 BATCH = 64
 """Proposals sampled together, with the same pool of references (Absolute Zero's batch)."""
@@ -141,8 +140,7 @@ def given_seeds(
 def _fixed(
     place: str, rows: list[Worked], kinds: Sequence[str], config: Config, guard: Guard
 ) -> list[Task]:
-    """Return all valid tasks of `rollout.tasks`, one that is there twice two times; the easiest
-    first for the order `solve_rate`."""
+    """Return all valid tasks of `rollout.tasks`, equal ones too; the easiest first if ordered."""
     present = {task.kind for task, _ in rows}
     if missing := [kind for kind in kinds if kind not in present]:
         raise ConfigError(
@@ -180,8 +178,7 @@ def _valid(
 
 
 def self_made_seeds(run: Run) -> list[Task]:
-    """Let the model write the seeds, starting from the identity function (arXiv 2505.03335,
-    section 3).
+    """Let the model write the seeds, from the identity function on (arXiv 2505.03335, section 3).
 
     References are drawn from earlier accepted seeds. First come `seed_tasks` of code_o and code_i
     together, then as many of each other kind in play. The frozen base writes, or, after a warm
@@ -239,9 +236,8 @@ def write_seeds(path: Path, seeds: Iterable[Task]) -> None:
 
 def read_seeds(path: Path) -> list[Task]:
     """Return the seeds that `write_seeds` wrote; none for a missing file."""
-    if not path.exists():
-        return []
-    return [Task.from_row(row, complete=True) for _, row in read_rows(path)]
+    rows = read_rows(path) if path.exists() else ()
+    return [Task.from_row(row, complete=True) for _, row in rows]
 
 
 def read_tasks(

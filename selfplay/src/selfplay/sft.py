@@ -239,10 +239,7 @@ def _references(
 def _prompts_and_completions(
     template: Template, task: Task, thought: str, references: Sequence[Task]
 ) -> list[tuple[str, str]]:
-    """Return prompt and completion of both roles, without those that the template cannot read back.
-
-    An empty solution, or a proposal with too few inputs, would be an ill-formed example.
-    """
+    """Return prompt and completion of both roles that the template can read back."""
     proposal = template.proposal_text(task, thought)
     answer = template.answer_text(task, thought)
     texts = []
@@ -254,14 +251,12 @@ def _prompts_and_completions(
 
 
 def _resume(path: Path, fresh: dict[str, Any]) -> dict[str, Any]:
-    """Return the checkpoint's state, or the fresh one. Raises RunDirectoryError if the settings, or
-    the settings of this version of selfplay, differ."""
+    """Return the checkpoint's state, whose settings must be the same, or the fresh one."""
     if not path.exists():
         return fresh
     state: dict[str, Any] = torch.load(path)
     before, missing = state["settings"], object()
-    odd = [name for name, v in fresh["settings"].items() if before.get(name, missing) != v]
-    if odd:
+    if odd := [name for name, v in fresh["settings"].items() if before.get(name, missing) != v]:
         how = f"with another {odd[0]}" if odd[0] in before else f"by a selfplay without {odd[0]}"
         raise RunDirectoryError(
             f"{path.parent} was begun {how}; give the same settings to resume, or remove it to "

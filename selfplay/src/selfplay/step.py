@@ -92,9 +92,8 @@ def propose(run: Run, matches: Sequence[Pair], step: int) -> Iterator[Proposed]:
                 count, seed = kind.references(r.num_references), run.seed(name, "references")
                 references = tuple(run.buffer.draw(count, seed, r.seed_share, kind.shows))
                 seed = run.seed(name, "propose")
-                drafts.append(
-                    Proposed(len(drafts), name, m.teacher, m.student, kind.name, references, seed)
-                )
+                who = m.teacher, m.student
+                drafts.append(Proposed(len(drafts), name, *who, kind.name, references, seed))
     return run.sample(drafts)
 
 

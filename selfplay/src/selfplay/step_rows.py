@@ -117,17 +117,13 @@ def _sampled(solved: Sequence[Proposed], samples: Sequence[TrainingSample]) -> i
 
 def _kind_row(kind: str, judged: Sequence[Proposed]) -> rows.KindRow:
     of_kind = [p for p in judged if p.kind == kind]
-    return rows.KindRow(
-        proposed=len(of_kind), valid_share=_valid_share(of_kind), solve_rate=_solve_rate(of_kind)
-    )
+    return rows.KindRow(len(of_kind), _valid_share(of_kind), _solve_rate(of_kind))
 
 
-def _mean_reward(
-    samples: Sequence[TrainingSample], phase: str, member: str | None = None
-) -> float | None:
-    """Return the mean of the finite rewards of a phase; member: whose, None for all."""
+def _mean_reward(samples: Sequence[TrainingSample], phase: str, member: str = "") -> float | None:
+    """Return the mean of the finite rewards of a phase; member: whose, "" for all."""
     of_phase = (s for s in samples if s.phase == phase)
-    return mean([finite(s.reward) for s in of_phase if member in (None, s.member)])
+    return mean([finite(s.reward) for s in of_phase if member in ("", s.member)])
 
 
 def _same_tasks_row(both: Sequence[Proposed]) -> rows.SameTasksRow:

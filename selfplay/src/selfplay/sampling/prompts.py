@@ -31,9 +31,7 @@ class Prompts:
     unlimited. Raises ConfigError if not even the shortest task fits into a prompt.
     """
 
-    def __init__(
-        self, config: Config, template: Template, tokenizer: Any, context: int | None
-    ) -> None:
+    def __init__(self, config: Config, template: Template, tokenizer: Any, context: int | None):
         self.template, self.tokenizer, self._config = template, tokenizer, config
         self.solved_from = config.rollout.solved_from
         self._control_tokens = control_tokens(tokenizer)

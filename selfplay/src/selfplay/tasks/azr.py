@@ -11,17 +11,9 @@ from typing import Any, Protocol
 
 from code_verifier import Proposal, Task
 from selfplay.errors import ConfigError, first_line
+from selfplay.tasks import reading
 from selfplay.tasks.kind import CodeF, CodeI, CodeKind, CodeO, TaskKind
-from selfplay.tasks.reading import (
-    AnswerText,
-    answer_text,
-    argument_text,
-    defines_f,
-    fenced,
-    is_input,
-    is_output,
-    without_label,
-)
+from selfplay.tasks.reading import AnswerText, answer_text, argument_text, fenced, without_label
 
 TODAY = date(2024, 7, 26)
 """The date in chat templates, Llama 3.1's own: fixed, so that all prompts of a run agree."""
@@ -181,12 +173,9 @@ class _Call(_Kind, Protocol):
         )
 
     def read_proposal(self, references: Sequence[Task], answer: AnswerText) -> Proposal | None:
-        programs = {
-            f.content.strip("\n")
-            for f in answer.fences
-            if f.name == "python" or (f.name == "" and defines_f(f.content))
-        }
-        inputs = {f.content.strip() for f in answer.fences if f.name == "input"}
+        named = [f for f in answer.fences if f.name or reading.defines_f(f.content)]
+        programs = {f.content.strip("\n") for f in named if f.name in ("python", "")}
+        inputs = {f.content.strip() for f in named if f.name == "input"}
         if len(programs) != 1 or len(inputs) != 1:
             return None
         program = programs.pop().rstrip()
@@ -201,7 +190,7 @@ class _Call(_Kind, Protocol):
 
 
 class Output(CodeO, _Call):
-    fence, context, fits = "output", ("input",), staticmethod(is_output)
+    fence, context, fits = "output", ("input",), staticmethod(reading.is_output)
     goal = (
         "The task for the solver: given the program and the input, predict the output. Make the "
         "output hard to work out by hand, yet not impossible."
@@ -218,7 +207,7 @@ class Output(CodeO, _Call):
 
 
 class _Input(CodeI, _Call):
-    fence, context, fits = "input", ("output",), staticmethod(is_input)
+    fence, context, fits = "input", ("output",), staticmethod(reading.is_input)
     goal = (
         "The task for the solver: given the program and the output, find an input that produces "
         "it. Make the input hard to recover, yet not impossible."
@@ -236,7 +225,7 @@ class _Input(CodeI, _Call):
 
 
 class _Function(CodeF, _Kind):
-    fence, context, fits = "python", ("input", "output", "message"), staticmethod(defines_f)
+    fence, context, fits = "python", ("input", "output", "message"), staticmethod(reading.defines_f)
 
     def propose_prompt(self, references: Sequence[Task]) -> str:
         return (

@@ -27,10 +27,9 @@ class TaskBuffer:
         self._pools: dict[tuple[str, ...], deque[Task]] = {}
         self._steps: dict[Hashable, int] = {}
         """Step of each task."""
-        self._seeds: list[Task] = []
-        for task in tasks:
+        self._seeds = list(tasks)
+        for task in self._seeds:
             self.add(task)
-            self._seeds.append(task)
 
     def _pool(self, kind: str) -> deque[Task]:
         return self._pools.setdefault(CALLS if kind in CALLS else (kind,), deque())

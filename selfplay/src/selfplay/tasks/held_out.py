@@ -53,12 +53,12 @@ def held_out_tasks(sources: Iterable[str | Task], count: int) -> list[HeldOutTas
             groups[held_out.task.kind, held_out.level].append(held_out)
     if not groups:
         return []
+    tasks: list[HeldOutTask] = []
     share, more = divmod(count, len(groups))
-    return [
-        task
-        for i, key in enumerate(sorted(groups))
-        for task in _spread(groups[key], share + (i < more))
-    ]
+    for place, (_, group) in enumerate(sorted(groups.items(), key=lambda pair: pair[0])):
+        most = min(share + (place < more), len(group))
+        tasks += [group[i * len(group) // most] for i in range(most)]
+    return tasks
 
 
 def require_room(tasks: Iterable[HeldOutTask], why_not_shown: Callable[[Task], str]) -> None:
@@ -110,11 +110,6 @@ def _bare(program: str) -> Hashable:
     # A structure has no values of constants, and no minus signs before them.
     values = [repr(n.value) if isinstance(n, ast.Constant) else type(n).__name__ for n in nodes]
     return structure, *values
-
-
-def _spread(tasks: list[HeldOutTask], most: int) -> list[HeldOutTask]:
-    count = min(most, len(tasks))
-    return [tasks[i * len(tasks) // count] for i in range(count)]
 
 
 def _read(source: str | Task) -> list[HeldOutTask]:

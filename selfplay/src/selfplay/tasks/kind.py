@@ -115,8 +115,7 @@ class CodeF(CodeKind, Protocol):
 
 
 def require_known(names: Sequence[str]) -> None:
-    """Raise ConfigError for a name of `rollout.kinds` that is repeated, or neither built-in nor
-    `module:object`."""
+    """Raise ConfigError for a kind that is named twice, or neither built-in nor `module:object`."""
     if len(set(names)) < len(names):
         raise ConfigError(f"rollout.kinds names a kind twice: {', '.join(names)}")
     for name in names:
