@@ -9,7 +9,6 @@ temporary name and renamed. A resume takes the newest undamaged checkpoint.
 import json
 import re
 import shutil
-from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -42,7 +41,7 @@ _MEMBER = re.compile(r"[tsa]\d+(@\d+)?")
 
 
 class Checkpoint(Struct):
-    """The content of state.json."""
+    """The content of state.json; born, rates and kept as in `Run`."""
 
     format: Literal[5]
     step: int
@@ -51,15 +50,12 @@ class Checkpoint(Struct):
     members: list[str]
     """By place."""
     born: dict[str, int]
-    """Number of members ever born, by role."""
     needed: list[str]
     """Folders of members and ancestors that `keep_dead=false` must not remove."""
     lengths: dict[str, int]
     """Bytes of the row files."""
     rates: dict[str, float] = {}
-    """`Run.rates`."""
     kept: dict[str, dict[str, str]] = {}
-    """`Run.kept`."""
 
 
 def save_checkpoint(run: Run) -> None:
@@ -71,8 +67,9 @@ def save_checkpoint(run: Run) -> None:
     target = run.directory / "checkpoints" / f"step-{run.step}"
     target.parent.mkdir(exist_ok=True)
     living = run.population.members
-    folders = _folders_of_the_dead(run.directory, living)
-    run.kept = {name: run.kept.get(name) or _hashes(run.directory / name) for name in folders}
+    dead = [path for path in _adapters(run.directory) if path.name not in living]
+    names = {path.relative_to(run.directory).as_posix(): path for path in dead}
+    run.kept = {name: run.kept.get(name) or _hashes(path) for name, path in names.items()}
     checkpoint = Checkpoint(
         format=5,
         step=run.step,
@@ -99,11 +96,10 @@ def save_checkpoint(run: Run) -> None:
     _drop_oldest(run)
 
 
-def _folders_of_the_dead(directory: Path, living: Collection[str]) -> list[str]:
-    """Return the folders, in the run's, of adapters that no step changes any more."""
-    paths = [path for home in ("members", "ancestors") for path in (directory / home).glob("*")]
-    names = [p for p in paths if _MEMBER.fullmatch(p.name) and p.name not in living]
-    return sorted(path.relative_to(directory).as_posix() for path in names)
+def _adapters(directory: Path) -> list[Path]:
+    """Return the folders of members and ancestors, sorted."""
+    paths = (path for home in ("members", "ancestors") for path in (directory / home).glob("*"))
+    return sorted(path for path in paths if _MEMBER.fullmatch(path.name))
 
 
 def newest_checkpoint(directory: Path) -> Checkpoint | None:
@@ -115,12 +111,11 @@ def newest_checkpoint(directory: Path) -> Checkpoint | None:
     for path in reversed(_checkpoints(directory)):
         try:
             checkpoint = read_checkpoint(path)
+            if damages:
+                click.echo(f"{'; '.join(damages)}; the run goes on from {path}", err=True)
+            return checkpoint
         except RunDirectoryError as error:
             damages.append(str(error))
-            continue
-        if damages:
-            click.echo(f"{'; '.join(damages)}; the run goes on from {path}", err=True)
-        return checkpoint
     if not damages and files.size(directory / files.METRICS) == 0:
         return None
     damage = "; ".join(damages) or f"{directory} has steps in {files.METRICS} but no checkpoint"
@@ -188,14 +183,13 @@ def find_changes(directory: Path, checkpoint: Checkpoint, config: Config) -> lis
 
 
 def _is_free(change: ChangeRow) -> bool:
-    """Return whether a resume may make this change: of a `FREE` setting, of `steps` (not below the
-    steps done), of `eval.eval_every`, and of the folder of the same base."""
+    """Return whether a resume may make this change."""
     match change.setting:
-        case "steps":
+        case "steps":  # not below the steps done
             return bool(change.after >= change.step - 1)
         case "eval.eval_every":  # without an evaluation at step 0 later ones have no baseline
             return bool(change.before)
-        case "base":
+        case "base":  # which may have moved to another folder
             return same_base(change.before, change.after)
     return is_free(change.setting)
 
@@ -256,12 +250,10 @@ def _restore_files(directory: Path, folder: Path, checkpoint: Checkpoint) -> Non
         sweep(home)
         for path in home.glob(".*.part"):  # left by `_drop` and the league
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    for path in (directory / "members").glob("[tsa]*"):
-        born = checkpoint.born.get(role_of(path.name), 1)
-        if path.name[1:].isdigit() and int(path.name[1:]) >= born:
-            shutil.rmtree(path)
-    for path in (directory / "ancestors").glob("[tsa]*@*"):
-        if int(path.name.partition("@")[2]) > checkpoint.step:
+    for path in _adapters(directory):
+        member, _, step = path.name.partition("@")
+        is_born = int(member[1:]) < checkpoint.born.get(role_of(member), 1)
+        if int(step) > checkpoint.step if step else not is_born:
             shutil.rmtree(path)
     for name, length in {files.CHANGES: 0, **checkpoint.lengths}.items():
         if name == files.RESOURCES and files.size(directory / name) < length:
@@ -298,10 +290,9 @@ def _drop_oldest(run: Run) -> None:
             needed |= {*json.loads((checkpoint / _STATE).read_text())["needed"]}
         except (OSError, ValueError):  # a damaged checkpoint's needs are not known
             return
-    for home in ("members", "ancestors"):
-        for folder in (run.directory / home).glob("*"):
-            if folder.name not in needed and _MEMBER.fullmatch(folder.name):
-                shutil.rmtree(folder)
+    for folder in _adapters(run.directory):
+        if folder.name not in needed:
+            shutil.rmtree(folder)
 
 
 def _drop(checkpoint: Path) -> None:

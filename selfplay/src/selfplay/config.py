@@ -12,32 +12,19 @@ from msgspec import Meta
 from league import LeagueConfig
 from lora_evo import Operator
 from lora_evo.model import TARGET_MODULES
+from selfplay import settings
 from selfplay.errors import ConfigError
-from selfplay.settings import (
-    AtLeastOne,
-    Count,
-    NotNegative,
-    Positive,
-    Share,
-    Temperature,
-    assignment,
-    merge_settings,
-    one_of,
-    override,
-    read_preset,
-    read_settings,
-)
+from selfplay.settings import AtLeastOne, Count, NotNegative, Positive, Share, Temperature
 from selfplay.tasks.held_out import SHIPPED
 from selfplay.tasks.kind import BUILT_IN, TASKSET, is_taskset, require_known
 
 LOG_RATIO_LIMIT = 10.0
-"""Largest difference of two log-probabilities, in nats, whose ratio losses and statistics use
-unchanged."""
+"""Largest difference of two log-probabilities, in nats, whose ratio is used unchanged."""
 Decay = Annotated[float, Meta(ge=0, lt=1)]
+Tracker = Literal["tensorboard", "wandb", "trackio"]
 OneOrMore = Annotated[tuple[str, ...], Meta(min_length=1)]
 FREE = {"free": True}
-"""Mark of settings and sections that may be changed before a resume: those of place, speed and what
-is kept."""
+"""Mark of what may be changed before a resume: settings of place, speed and what is kept."""
 PIECES = 8
 """Pieces of a role's rows with `--workers`: enough work for eight workers."""
 
@@ -361,9 +348,7 @@ class Config:
     """Pieces into which each role's rows are cut for sampling and learning, at least one for each
     member, so that any number of workers gives the same bytes. 0: members share batches, for one
     process. --workers sets at least 8."""
-    report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = field(
-        default=(), metadata=FREE
-    )
+    report_to: tuple[Tracker, ...] = field(default=(), metadata=FREE)
     """Trackers that every step is logged to, as in TRL (see docs/training.md)."""
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     vllm: VLLMConfig = field(default_factory=VLLMConfig, metadata=FREE)
@@ -401,7 +386,8 @@ class Config:
             )
         for name in learner.frozen:
             if name not in self.founders:
-                raise ConfigError(f"learner.frozen: {name!r}; {one_of(name, self.founders)}")
+                expected = settings.one_of(name, self.founders)
+                raise ConfigError(f"learner.frozen: {name!r}; {expected}")
 
     @property
     def proposers(self) -> list[str]:
@@ -510,8 +496,8 @@ def read_config(data: object) -> Config:
         if isinstance(rollout, Mapping) and rollout.get("tasks"):
             data = {**data, "teachers": 0}
         if data.get("mode") == "azr":
-            data = merge_settings(ABSOLUTE_ZERO, data)
-    config = read_settings(data, Config)
+            data = settings.merge_settings(ABSOLUTE_ZERO, data)
+    config = settings.read_settings(data, Config)
     if is_taskset(config.rollout.tasks):
         rollout = replace(config.rollout, kinds=(TASKSET,))
         sources = tuple(source for source in config.eval.held_out if source not in SHIPPED)
@@ -530,11 +516,12 @@ def load_preset(name: str, *assignments: str, **values: Any) -> Config:
         >>> load_preset("nano", "learner.r=16", steps=2).learner.r
         16
     """
-    data = merge_settings(read_preset(name), {key: v for key, v in values.items() if v is not None})
+    given = {key: value for key, value in values.items() if value is not None}
+    data = settings.merge_settings(settings.read_preset(name), given)
     for text in assignments:
-        override(data, text)
+        settings.override(data, text)
     config = read_config(data)
-    teachers = dict(map(assignment, assignments)).get("teachers", values.get("teachers"))
+    teachers = dict(map(settings.assignment, assignments)).get("teachers", values.get("teachers"))
     if teachers and config.rollout.tasks is not None:
         raise ConfigError(
             f"teachers is {teachers} and rollout.tasks is {config.rollout.tasks}, whose tasks "

@@ -181,8 +181,8 @@ def room(plan: MemoryPlan) -> Iterator[Check]:
 def train_two_steps(config: Config, meter: Meter) -> list[Check]:
     """Train two steps under the meter, and return the checks of their results."""
     evolution = replace(config.evolution, evolve_every=min(1, config.evolution.evolve_every))
-    config = replace(config, steps=STEPS, evolution=evolution, report_to=())
-    config = replace(config, eval=replace(config.eval, eval_every=0))
+    unmeasured = replace(config.eval, eval_every=0)
+    config = replace(config, steps=STEPS, evolution=evolution, eval=unmeasured, report_to=())
     with TemporaryDirectory(prefix=".doctor-", dir=Path.cwd()) as folder:
         home = Path(folder) / "run"
         try:
@@ -205,9 +205,8 @@ def _learned(rows: Sequence[StepRow], tasks: Sequence[TaskRow], config: Config) 
     """Check that an update moved a member: otherwise no update was measured."""
     members = [member for row in rows for member in row.members.values()]
     valid, moved = sum(t.status == "ok" for t in tasks), sum(m.stepped is True for m in members)
-    task_file = config.rollout.tasks
-    text = f"{valid} of {len(tasks)} proposals were valid, "
-    text = text if task_file is None else f"{valid} tasks of {task_file} were attempted, "
+    text = f"{valid} tasks of {config.rollout.tasks} were attempted, "
+    text = text if config.rollout.tasks else f"{valid} of {len(tasks)} proposals were valid, "
     text += f"{moved} of {len(members)} updates moved a member"
     text += not_judged(n for row in rows for n in row.infra_errors.values())
     remedy = f"selfplay sft --base {config.base} --data FILE --out START; --set warm_start=START"

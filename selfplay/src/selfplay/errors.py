@@ -31,6 +31,5 @@ def is_refusal(error: BaseException) -> bool:
     from code_verifier import SandboxUnavailable  # slow to import
 
     stopped = isinstance(error, EngineStopped | SandboxUnavailable)
-    return (
-        isinstance(error, ValueError) and not stopped and not isinstance(error.__cause__, OSError)
-    )
+    stopped = stopped or isinstance(error.__cause__, OSError)
+    return isinstance(error, ValueError) and not stopped

@@ -81,9 +81,8 @@ def shipped(folder: Literal["presets", "plans"]) -> dict[str, str]:
 
 def read_preset(name: str) -> dict[str, Any]:
     """Return a preset, or a YAML file, as nested plain values."""
-    if name not in preset_names() and Path(name).is_file():
-        return extend_preset(read_yaml(Path(name)))
-    return extend_preset(yaml.safe_load(preset_text(name)))
+    is_file = name not in preset_names() and Path(name).is_file()
+    return extend_preset(read_yaml(Path(name)) if is_file else yaml.safe_load(preset_text(name)))
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

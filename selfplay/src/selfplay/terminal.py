@@ -41,9 +41,8 @@ def one_line_errors(directory: Path | None = None) -> Iterator[None]:
         where = f" ({place})" if place else ""
         advice = remedy(error)
         if error.errno in _FORBIDDEN and directory and str(place).startswith(str(directory)):
-            advice = (
-                f"; resume a copy of your own: cp -r --no-preserve=mode {quote(directory)} COPY"
-            )
+            command = f"cp -r --no-preserve=mode {quote(directory)} COPY"
+            advice = f"; resume a copy of your own: {command}"
             directory = None  # a repetition would end the same way
         _stop(f"{error.strerror or error}{where}{advice}", 1, directory)
     except (RuntimeError, MemoryError) as error:

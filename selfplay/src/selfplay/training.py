@@ -17,15 +17,8 @@ from league import League
 from lora_evo import Adapter, EngineStopped, LoraEvoError, load_adapter, read_lineage, save_adapter
 from lora_evo.files import write_text
 from lora_evo.model import BaseModel, resolve, same_base
+from selfplay import checkpoint as checkpoints
 from selfplay import seeds
-from selfplay.checkpoint import (
-    find_changes,
-    newest_checkpoint,
-    newest_step,
-    restore,
-    save_checkpoint,
-    write_founders,
-)
 from selfplay.config import Config, config_text, for_workers, refuse_hasty_evolution
 from selfplay.errors import ConfigError
 from selfplay.evaluate import evaluate_members
@@ -40,6 +33,7 @@ from selfplay.reports.progress import Progress
 from selfplay.run import Extensions, Run
 from selfplay.sampling.judge import open_sandbox, open_tasksets
 from selfplay.sampling.prompts import require_faithful, template_of
+from selfplay.seeds import write_seeds
 from selfplay.step import train_step
 from selfplay.tasks.held_out import guard_of, held_out_tasks, require_room
 from selfplay.tasks.template import Template
@@ -100,7 +94,7 @@ def _train_to_end(
                 _train_steps(run)
             return
         except EngineStopped as error:
-            newest = newest_step(Path(out))
+            newest = checkpoints.newest_step(Path(out))
             if newest == last:
                 raise EngineStopped(f"{error}; twice since the last checkpoint") from error
             place = "its start" if newest is None else f"its checkpoint of step {newest}"
@@ -178,10 +172,10 @@ def open_run(
     directory = Path(out)
     config = files.open_config(directory)
     with closing(files.lock(directory)):
-        checkpoint = newest_checkpoint(directory)
+        checkpoint = checkpoints.newest_checkpoint(directory)
         if cut := not config.pieces and (ray is not None or workers not in (None, 1)):
             config = for_workers(config)
-        changes = find_changes(directory, checkpoint, config) if checkpoint else []
+        changes = checkpoints.find_changes(directory, checkpoint, config) if checkpoint else []
         extensions, template = _check(config, extensions or Extensions())
         if checkpoint is None:
             files.clear(directory)
@@ -193,7 +187,7 @@ def open_run(
             if checkpoint is None:
                 _begin(run)
             else:
-                restore(run, checkpoint)
+                checkpoints.restore(run, checkpoint)
                 _set_reference(run)
                 if changes:
                     append_rows(directory / files.CHANGES, changes)
@@ -205,8 +199,7 @@ def open_run(
 
 
 def _check(config: Config, extensions: Extensions) -> tuple[Extensions, Template]:
-    """Return all extensions and the template. Raises ConfigError if any cannot be used, and where
-    no sandbox works."""
+    """Return all extensions and the template. Raises ConfigError for what cannot be used here."""
     if sys.platform != "linux":
         raise ConfigError(
             f"the sandbox needs Linux, and this is {sys.platform}; train in a Linux container or "
@@ -222,7 +215,7 @@ def _begin(run: Run) -> None:
     """Prepare the run for its first step: members, league, seeds, evaluation, checkpoint."""
     config = run.config
     warm_start(run.population, config)
-    write_founders(run)
+    checkpoints.write_founders(run)
     if config.pulls_to_start and (adapter := starting_adapter(config)):
         save_adapter(adapter, run.directory / files.START_FOLDER)
     _set_reference(run)
@@ -234,13 +227,13 @@ def _begin(run: Run) -> None:
     if config.rollout.self_seed and config.proposers:
         run.progress.phase("seeds")
         run.start_from(seeds.self_made_seeds(run))
-    seeds.write_seeds(run.directory / files.SEEDS, run.seed_tasks)
+    write_seeds(run.directory / files.SEEDS, run.seed_tasks)
     if config.measures(0):
         run.progress.phase("eval")
         rows = evaluate_members(run, 0)
         append_rows(run.directory / files.EVALS, rows)
         run.progress.measured(rows)
-    save_checkpoint(run)
+    checkpoints.save_checkpoint(run)
 
 
 def _set_reference(run: Run) -> None:

@@ -79,12 +79,10 @@ def lock(directory: Path) -> IO[str]:
 
 def clear(directory: Path) -> None:
     """Remove the rows and folders of a run that ended before its first checkpoint."""
-    for name in (*ROW_FILES, *FOLDERS):
-        path = directory / name
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+    for name in ROW_FILES:
+        (directory / name).unlink(missing_ok=True)
+    for folder in filter(Path.is_dir, (directory / name for name in FOLDERS)):
+        shutil.rmtree(folder)
 
 
 @contextmanager

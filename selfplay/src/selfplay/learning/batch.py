@@ -255,10 +255,9 @@ def batch_rows(
     members = [places[s.member] for s in samples]
     lengths = [len(rollout.completion_ids) for rollout in rollouts]
     truncated = [rollout.finish_reason == "length" for rollout in rollouts]
-    weights, shares = (
-        token_weights(members, lengths, truncated, options, max_completion_length)
-        for options in (config, replace(config, loss_type="dapo"))
-    )
+    ways = config, replace(config, loss_type="dapo")
+    rest = members, lengths, truncated
+    weights, shares = (token_weights(*rest, way, max_completion_length) for way in ways)
     return [
         Row(sample, member, weight, share)
         for sample, member, weight, share in zip(samples, members, weights, shares, strict=True)

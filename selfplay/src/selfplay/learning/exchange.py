@@ -27,8 +27,7 @@ Homes: TypeAlias = Mapping[int, Sequence[int]]
 """By a member's place: the ranks of the learners that computed the parts of its gradient, in the
 order of addition. All shards of the first rank are one part; every other shard is a part."""
 MEETING, PATIENCE = timedelta(minutes=5), timedelta(hours=2)
-"""Longest time for learners to connect, and for one broadcast. The death of a learner is noticed at
-once, without these."""
+"""Longest time for learners to connect, and for one broadcast; a death is noticed at once."""
 
 
 class PeerLost(EngineStopped):

@@ -186,10 +186,7 @@ def training_samples(
 
 
 def _rewards(reward: Callable[[Any], Any], texts: Sequence[Proposed | Attempt]) -> list[float]:
-    """Return the reward of each text; calls of a coroutine function run concurrently.
-
-    Raises SelfplayError, with the place, if the reward raises or returns no number.
-    """
+    """Return the reward of each text; calls of a coroutine function run concurrently."""
 
     async def awaited(value: Any, text: Proposed | Attempt) -> Any:
         with _blame(reward, text):

@@ -252,8 +252,7 @@ def four_bits(model: Architecture, config: Config) -> tuple[int, float]:
 
 
 def base_parts(model: Architecture, config: Config) -> dict[str, float]:
-    """Return the bytes of the base's weights by part; in 4 bits with two dequantised layers, as the
-    last one is not freed yet."""
+    """Return the bytes of the base by part; in 4 bits also of two layers dequantised at a time."""
     size, (entries, stored) = BYTES[config.dtype], four_bits(model, config)
     plain = float((model.parameters - entries) * size)
     if not entries:
@@ -338,11 +337,10 @@ def verdict(plan: MemoryPlan) -> str:
 
 def to_text(plan: MemoryPlan) -> str:
     """Return the tables of a plan as text."""
-    whose = f", of each of {plan.workers} workers" if plan.workers > 1 else ""
+    whose, step = f", of each of {plan.workers} workers" if plan.workers > 1 else "", plan.step
     phases = {"while learning": plan.learning, "while sampling": plan.sampling}
     disk = {"a checkpoint": plan.checkpoint, "kept ones, and one in writing": plan.checkpoints}
     tables = {f"memory, GiB{whose}": {**plan.memory, **phases}, "disk, GiB": disk}
-    step = plan.step
     lines = [
         f"{plan.model}: {plan.parameters:,} parameters, {step.members} adapters of "
         f"{plan.adapter_parameters:,}; at most {step.proposals.count:,} proposals and "

@@ -135,9 +135,7 @@ class Members(Protocol):
 class Population(Members):
     """All members, in this process."""
 
-    def __init__(
-        self, learner: Learner, engine: Engine, config: Config, template: Template
-    ) -> None:
+    def __init__(self, learner: Learner, engine: Engine, config: Config, template: Template):
         self.config, self.learner, self.engine = config, learner, engine
         self.prompts = Prompts(config, template, engine.tokenizer, engine.context)
         self.shares_parameters = engine.shares_parameters
@@ -156,15 +154,9 @@ class Population(Members):
                 yield before + i, rollout, self.prompts.read(piece[i], rollout)
             before += len(piece)
 
-    def update(
-        self,
-        samples: Sequence[TrainingSample],
-        lr_factor: float = 1.0,
-        advance: Advance | None = None,
-        rates: Mapping[str, float] | None = None,
-    ) -> dict[str, MemberRow]:
+    def update(self, *arguments: Any, **named: Any) -> dict[str, MemberRow]:
         self.engine.release()
-        return self.learner.update(samples, lr_factor, advance, rates)
+        return self.learner.update(*arguments, **named)
 
     def sync(self, step: int) -> None:
         self.engine.restore()

@@ -28,10 +28,9 @@ def send(learner: Learner, engine: Engine, sent: dict[str, str], dtype: str, ste
     """
     if engine.shares_parameters:
         return
-    for name in list(engine.versions):
-        if name not in learner.members:
-            engine.drop_adapter(name)
-            sent.pop(name, None)
+    for name in [name for name in engine.versions if name not in learner.members]:
+        engine.drop_adapter(name)
+        sent.pop(name, None)
     for member in learner.members:
         adapter = learner.export(member)
         content = adapter_hash(adapter)
