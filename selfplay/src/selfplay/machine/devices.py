@@ -25,7 +25,7 @@ CARDS = {
     "RTX3090": (23.6, 0.936e12, 71e12),
     "L4": (22.0, 0.3e12, 121e12),
 }
-"""GPUs by name: GiB of memory and, from the data sheet, bytes and bfloat16 FLOP a second."""
+"""GPUs by name: GiB of memory; of the data sheet, bytes and dense bfloat16 FLOP a second."""
 _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 _LENGTHENED = "expandable_segments:True"
 
