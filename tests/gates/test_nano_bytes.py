@@ -10,13 +10,13 @@ record this machine's:
 import hashlib
 import json
 import os
-import platform
 import sys
 import tempfile
 from pathlib import Path
 
 import torch
 from json_lines import read_rows
+from processors import machine
 from programs import python
 from safetensors.torch import load_file
 from standing import start
@@ -89,14 +89,6 @@ def digests(run: Path) -> dict[str, str]:
 
 def digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
-
-
-def machine() -> str:
-    """The name under which this machine's digests are recorded."""
-    words = Path("/proc/cpuinfo").read_text().partition("vendor_id")[2].split()
-    maker, capability = words[1] if words else "", torch.backends.cpu.get_cpu_capability()
-    processor = f"{platform.machine()} {maker}".strip()
-    return f"torch {torch.__version__.split('+')[0]}, {processor}, {capability}"
 
 
 def test_fixed_seed_keeps_its_bytes(tmp_path):
