@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf, isfinite
+from typing import TypeAlias
 
 from msgspec import UNSET
 from torch import Tensor
@@ -85,21 +86,8 @@ class Row:
         return self.weight > 0.0 and abs(self.sample.advantage) > NO_ADVANTAGE
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """Rows whose gradient is computed on its own: of one member, or of all without pieces."""
-
-    rows: list[Row]
-
-    @property
-    def members(self) -> list[int]:
-        """Places of the members that learn from it."""
-        return sorted({row.member for row in self.rows})
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of prompts and completions."""
-        return sum(row.length for row in self.rows)
+Shard: TypeAlias = list[Row]
+"""Rows whose gradient is computed on its own: of one member, or of all without pieces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +163,7 @@ def make_batch(
     able = {place for place, size in enumerate(sizes) if size > 0.0 and place not in faults}
     moving = [row for row in rows if row.member in able and _moves(row, config)]
     if not pieces:
-        return UpdateBatch(rows, faults, sizes, [Shard(moving)] if moving else [])
+        return UpdateBatch(rows, faults, sizes, [moving] if moving else [])
     # By member, and by prompt, which a group of rows shares.
     of_member: dict[int, dict[tuple[int, ...], list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in sorted(moving, key=lambda row: (row.member, row.sample.phase, row.length)):
@@ -189,7 +177,7 @@ def make_batch(
         count = min(even(ceil(role_shards / roles.count(role))), len(groups))
         for n in range(count):
             shard = [row for group in list(groups.values())[n::count] for row in group]
-            shards.append(((n + 0.5) / count, Shard(shard)))
+            shards.append(((n + 0.5) / count, shard))
     shards.sort(key=lambda pair: pair[0])  # so that neighbours are of several members
     return UpdateBatch(rows, faults, sizes, [shard for _, shard in shards])
 
@@ -212,11 +200,11 @@ def share_out(
     shards: Sequence[Shard], learners: int
 ) -> tuple[list[list[Shard]], dict[int, list[int]]]:
     """Divide shards into blocks, one for each learner; return them, and the `Homes` of members."""
-    parts = blocks([shard.tokens for shard in shards], learners)
+    parts = blocks([sum(row.length for row in shard) for shard in shards], learners)
     shares = [[shards[number] for number in part] for part in parts]
     homes: dict[int, list[int]] = defaultdict(list)
     for rank, share in enumerate(shares):
-        for place in (place for shard in share for place in shard.members):
+        for place in (place for shard in share for place in sorted({row.member for row in shard})):
             if homes[place] != [rank]:
                 homes[place].append(rank)
     return shares, homes

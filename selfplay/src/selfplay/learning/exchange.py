@@ -7,6 +7,7 @@ learners. The data pass through main memory.
 
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from datetime import timedelta
 from functools import reduce
 from typing import Any, TypeAlias
@@ -67,19 +68,23 @@ class Exchange:
     def _broadcast(self, rank: int, part: Part | None, like: Sequence[Tensor]) -> Part:
         """Send a part to all learners, or (None) receive the part of `rank`."""
         if part is None:
-            numbers = torch.empty(len(StatsSum().numbers()), dtype=torch.float64)
+            numbers = torch.tensor(astuple(StatsSum()), dtype=torch.float64)
             flat = torch.empty(sum(t.numel() for t in like), dtype=like[0].dtype)
         else:
             both = zip(part[0], like, strict=True)
             part = [torch.zeros_like(t) if g is None else g for g, t in both], part[1]
             flat = _pack([g for g in part[0] if g is not None])
-            numbers = torch.tensor(part[1].numbers(), dtype=torch.float64)
+            numbers = torch.tensor(astuple(part[1]), dtype=torch.float64)
         try:
             for tensor in (numbers, flat):
                 self.group.broadcast(tensor, rank).wait(PATIENCE)
         except RuntimeError as error:
             raise PeerLost(f"lost the others ({first_line(error)})") from error
-        return part or (list(_unpack(flat, like)), StatsSum.of_numbers(numbers.tolist()))
+        pieces = zip(torch.split(flat, [t.numel() for t in like]), like, strict=True)
+        return part or (
+            [p.view(t.shape).to(t.device) for p, t in pieces],
+            StatsSum(*numbers.tolist()),
+        )
 
 
 def _pack(tensors: Sequence[Tensor]) -> Tensor:
@@ -88,12 +93,6 @@ def _pack(tensors: Sequence[Tensor]) -> Tensor:
     if flat.device.type == "cpu":
         return flat
     return torch.empty(flat.shape, dtype=flat.dtype, pin_memory=True).copy_(flat)
-
-
-def _unpack(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """Undo `_pack`; like: tensors of the shapes and on the devices of the result."""
-    parts = torch.split(flat, [tensor.numel() for tensor in like])
-    return [part.view(t.shape).to(t.device) for part, t in zip(parts, like, strict=True)]
 
 
 def open_store(address: str) -> tuple[Any, tuple[str, int]]:

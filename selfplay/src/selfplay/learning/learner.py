@@ -154,7 +154,7 @@ class Learner:
         )
         shares, homes = share_out(batch.shards, self.exchange.count)
         shards = shares[self.exchange.rank]
-        rows = self.config.num_iterations * sum(len(shard.rows) for shard in shards)
+        rows = self.config.num_iterations * sum(map(len, shards))
         self._rows, self._advance = (0, rows), advance
         outcomes: dict[int, StepResult] = {}
         for iteration in range(self.config.num_iterations):
@@ -189,8 +189,8 @@ class Learner:
         parts: dict[int, list[Part]] = {}
         for shard in shards:
             self.optimizer.zero_grad()
-            sums = {place: StatsSum() for place in shard.members}
-            self._backward_that_fits(shard.rows, sums)
+            sums = {place: StatsSum() for place in sorted({row.member for row in shard})}
+            self._backward_that_fits(shard, sums)
             for place, of_member in sums.items():
                 part: Part = [p.grad for p in self._parameters(place)], of_member
                 parts.setdefault(place, []).append(part)

@@ -5,7 +5,7 @@ result does not depend on other pieces, so any number of workers gives the same 
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 SMALL_ROWS, GOOD_ROWS = 12, 80
 """Fewest rows of a piece if there are two pieces, and if there are more: on the built-in model the
@@ -25,16 +25,21 @@ def batches(rows: int, good: int | None = None) -> int:
     return max(min(2, rows // SMALL_ROWS), rows // GOOD_ROWS if good is None else good)
 
 
+def grouped(keys: Iterable[Hashable]) -> list[list[int]]:
+    """Return the places of each different key."""
+    places: dict[Hashable, list[int]] = defaultdict(list)
+    for place, key in enumerate(keys):
+        places[key].append(place)
+    return list(places.values())
+
+
 def deal(keys: Sequence[Hashable], count: int) -> list[list[int]]:
     """Divide the indices of keys into `count` parts of about equal size; equal keys stay together.
 
     Empty parts are left out.
     """
-    equal: dict[Hashable, list[int]] = defaultdict(list)
-    for index, key in enumerate(keys):
-        equal[key].append(index)
     parts: list[list[int]] = [[] for _ in range(count)]
-    for indices in equal.values():
+    for indices in grouped(keys):
         min(parts, key=len).extend(indices)
     return [part for part in parts if part]
 

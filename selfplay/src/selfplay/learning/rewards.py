@@ -11,8 +11,7 @@ with fewer than two samples, or without variance, all advantages are exactly 0, 
 """
 
 from asyncio import AbstractEventLoop, gather, new_event_loop, run_coroutine_threadsafe
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, replace
@@ -23,12 +22,13 @@ from traceback import extract_tb
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from selfplay.config import Config
 from selfplay.errors import SelfplayError, first_line
+from selfplay.files.intervals import Floats
 from selfplay.files.rows import BASE
 from selfplay.learning.batch import TrainingSample
+from selfplay.learning.pieces import grouped
 from selfplay.objects import called
 from selfplay.sampling.texts import Attempt, Proposed
 from selfplay.tasks.kind import TASKSET
@@ -36,7 +36,6 @@ from selfplay.tasks.kind import TASKSET
 ZERO_STD = 1e-12
 """A standard deviation of rewards up to this share of the largest is rounding, and counts as 0."""
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 TeacherFunction: TypeAlias = Callable[[Proposed], float]
 StudentReward: TypeAlias = Callable[[Attempt], float]
 Need: TypeAlias = Literal["base", "rival"]
@@ -281,10 +280,10 @@ def advantages(
     tokens = np.array([len(s.rollout.completion_ids) for s in samples], dtype=np.float64)
     rewards = np.array([s.reward for s in samples], dtype=np.float64)
     result = np.zeros_like(rewards)
-    for rows in _indices((s.member, s.phase, s.kind) for s in samples):
+    for rows in grouped((s.member, s.phase, s.kind) for s in samples):
         values = rewards[rows]
         largest = float(np.abs(values).max())
-        for of_task in _indices(samples[i].task_id for i in rows) if by_task else ():
+        for of_task in grouped(samples[i].task_id for i in rows) if by_task else ():
             if len(of_task) > 1:
                 of_it = values[of_task]
                 values[of_task] = of_it - of_it.mean() if np.ptp(of_it) else 0.0
@@ -306,10 +305,3 @@ def whiten(values: Floats, largest: float, weights: Floats | None = None) -> Flo
     centred = values - float((w * values).sum()) / n
     std = float(np.sqrt((w * centred**2).sum() / (n - 1.0)))
     return np.zeros_like(values) if std <= ZERO_STD * largest else centred / std
-
-
-def _indices(keys: Iterable[Hashable]) -> list[list[int]]:
-    positions: dict[Hashable, list[int]] = defaultdict(list)
-    for position, key in enumerate(keys):
-        positions[key].append(position)
-    return list(positions.values())

@@ -1,7 +1,7 @@
 """Statistics of an update of a member: sums and means over its tokens."""
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from math import isfinite, nan
 from typing import Any
 
@@ -14,10 +14,10 @@ from selfplay.files.rows import MemberRow, finite
 
 @dataclass(slots=True)
 class StatsSum:
-    """Running sums of one member."""
+    """Running sums of one member; all are floats, so that learners exchange them in one tensor."""
 
-    tokens: int = 0
-    learned: int = 0
+    tokens: float = 0.0
+    learned: float = 0.0
     loss: float = 0.0
     entropy: float = 0.0
     clipped: float = 0.0
@@ -40,16 +40,6 @@ class StatsSum:
         for field in fields(self):
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
         self.logp_difference_max = largest
-
-    def numbers(self) -> list[float]:
-        """Return all sums, for `of_numbers`."""
-        return list(map(float, astuple(self)))
-
-    @classmethod
-    def of_numbers(cls, numbers: Sequence[float]) -> "StatsSum":
-        """Return the sums that `numbers` packed."""
-        tokens, learned, *sums = numbers
-        return cls(int(tokens), int(learned), *sums)
 
     def add_tokens(
         self,
@@ -89,7 +79,7 @@ class StatsSum:
         return MemberRow(
             loss=finite(self.loss),
             grad_norm=finite(grad_norm),
-            tokens=self.tokens,
+            tokens=int(self.tokens),
             entropy=finite(self.entropy / max(1, self.tokens)),
             clip_ratio=finite(self.clipped / n),
             importance_sampling_ratio=finite(self.importance / n),
