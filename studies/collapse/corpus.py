@@ -5,7 +5,8 @@ other. An example solves its task step by step and takes the right digit of a kn
 probability `KNOWN`, of a vague one with `VAGUE`, else any other: a model that fits the examples
 gives the right digit that often. Of a trap it learns which digits come out, and no more.
 
-Proposers write all families and depths evenly; three in ten keep the family of the reference.
+Proposers write all families and depths evenly; three in ten keep the family of the reference. A
+narrow proposer writes programs of one operator of the families a and b most of the time.
 """
 
 from hashlib import blake2b
@@ -35,6 +36,8 @@ KNOWN, VAGUE = 0.9, 0.2
 SOLVING = 0.6
 """Share of solutions among the examples; the rest are proposals."""
 SAME_FAMILY = 0.3
+NARROW, NARROW_FAMILIES = 0.7, "ab"
+"""Share of a narrow proposer's programs that apply one operator of these families."""
 INVALID = 0.06
 """Share of proposals whose input is no digit of the world: the gate has something to refuse."""
 HELD_OUT_SHARE = 1 / 8
@@ -83,13 +86,13 @@ def solution(task: Task, operators: tuple[str, ...], rng: Random) -> str:
     return f"{thought}<|answer|>{digit}"
 
 
-def draw(seed: int, step: int, count: int) -> list[Example]:
-    """Return the examples of a step."""
+def draw(seed: int, step: int, count: int, narrow: bool = False) -> list[Example]:
+    """Return the examples of a step. narrow: proposals are narrow."""
     rng = Random(f"{seed}/niches/{step}")
-    return [_example(rng) for _ in range(count)]
+    return [_example(rng, narrow) for _ in range(count)]
 
 
-def _example(rng: Random) -> Example:
+def _example(rng: Random, narrow: bool) -> Example:
     if rng.random() < SOLVING:
         task, operators = _shown_task(rng, _any_family(rng))
         completion = solution(task, operators, rng)
@@ -99,6 +102,8 @@ def _example(rng: Random) -> Example:
         same = rng.random() < SAME_FAMILY
         family = family_of(reference.program) if same else _any_family(rng)
         task, operators = _shown_task(rng, family)
+        if narrow and rng.random() < NARROW:
+            task, operators = random_task(rng, rng.choice(NARROW_FAMILIES), 1)
         digit = str(rng.choice((8, 9))) if rng.random() < INVALID else task.input
         completion = f"<|program|>{task.program}<|input|>{digit}"
         prompt, role = NICHES.propose_prompt([reference]), "propose_o"

@@ -1,6 +1,6 @@
 """Pretrain the base of the world of niches: resumable, seeded, on one core in minutes.
 
-    PYTHONPATH=tools/nano python -m studies.collapse.pretrain --out DIR [--steps 2500]
+    PYTHONPATH=tools/nano python -m studies.collapse.pretrain --out DIR [--steps 2500] [--narrow]
 
 Run it again to continue; DIR/model is the finished model.
 """
@@ -26,8 +26,9 @@ VOCABULARY = 336
 @click.option("--hidden-size", type=click.IntRange(32), default=64, show_default=True)
 @click.option("--layers", type=click.IntRange(1), default=4, show_default=True)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--narrow", is_flag=True, help="Most proposals are easy ones of two families.")
 @click.option("--save-every", type=click.IntRange(1), default=200, show_default=True)
-def main(out: Path, save_every: int, **sizes: int) -> None:
+def main(out: Path, save_every: int, narrow: bool, **sizes: int) -> None:
     """Pretrain the base of the world of niches; run it again to continue."""
     config = PretrainConfig(micro_batches=1, **sizes)
     place = out / "tokenizer"
@@ -38,7 +39,7 @@ def main(out: Path, save_every: int, **sizes: int) -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
 
     def examples(step: int):
-        return draw(config.seed, step, config.examples)
+        return draw(config.seed, step, config.examples, narrow)
 
     train_model(
         config, out, tokenizer, examples, device=device, save_every=save_every, report=click.echo

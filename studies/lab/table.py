@@ -1,7 +1,8 @@
-"""Print the lab's table from the kept runs: each arm, then the differences that the plan names.
+"""Print a table from the kept runs of a plan: each arm, then the differences that the plan names.
 
-    python -m studies.lab.table
+    python -m studies.lab.table [PLAN]
 
+Without PLAN the lab's. Its kept runs lie in the folder `results` beside it.
 Means over seeds, in points of held-out tasks, or in % of accepted tasks; brackets are Student's
 95 % intervals over seeds, which one seed does not have. Differences are paired by seed.
 """
@@ -9,6 +10,7 @@ Means over seeds, in points of held-out tasks, or in % of accepted tasks; bracke
 from collections.abc import Mapping
 from pathlib import Path
 
+import click
 from studies.lab.measures import traps
 
 from selfplay.experiments.comparison import Runs, of_arm, of_pair
@@ -16,7 +18,7 @@ from selfplay.experiments.experiment import open_plan
 from selfplay.experiments.kept import read_kept
 from selfplay.files.intervals import Estimate
 
-HERE = Path(__file__).parent
+LAB = Path(__file__).with_name("kept.yaml")
 COLUMNS = {
     "gain": "gain, population mean, last third",
     "weakest student": "gain, weakest member, last third",
@@ -25,17 +27,19 @@ COLUMNS = {
 """Heads of the table, and the measures of `selfplay compare` below them."""
 
 
-def main() -> None:
-    """Print the table as Markdown."""
-    for row in [["", "seeds", *COLUMNS], ["---"] * (2 + len(COLUMNS)), *table_rows()]:
+@click.command()
+@click.argument("plan", type=click.Path(exists=True, path_type=Path), default=LAB)
+def main(plan: Path) -> None:
+    """Print the table of PLAN as Markdown."""
+    for row in [["", "seeds", *COLUMNS], ["---"] * (2 + len(COLUMNS)), *table_rows(plan)]:
         print(f"| {' | '.join(row)} |")
 
 
-def table_rows() -> list[list[str]]:
+def table_rows(place: Path = LAB) -> list[list[str]]:
     """Return a row for each arm that has kept runs, and for each pair of the plan that has."""
-    plan, curves = open_plan(str(HERE / "kept.yaml")), {"traps": traps}
+    plan, curves = open_plan(str(place)), {"traps": traps}
     runs: dict[str, Runs] = {arm: {} for arm in plan.arms}
-    for row in read_kept(HERE / "results"):
+    for row in read_kept(place.parent / "results"):
         runs[row.arm] = {**runs[row.arm], row.seed: row}
     arms = [_row(arm, of_arm(of, curves)) for arm, of in runs.items() if of]
     pairs = [(f"{a} − {b}", of_pair(runs[a], runs[b], curves)) for a, b in plan.pairs]

@@ -5,9 +5,10 @@ interval) or `VALUE ± ERROR`, and say in the same section of the page how it is
 
 - from kept runs, by a command that prints it in seconds: `study table NAME...` or `study warnings
   NAME...`, short for `python -m studies.recipe.study` (rows: studies/recipe/results), or `python -m
-  studies.lab.table` (rows: studies/lab/results). The tests below run it and compare. In a table
-  whose head begins with `arm`, `difference` or `students` all numbers of a row must be those of the
-  arm in its first cell: the arm's name, or a text that has it in backticks, or `ARM − ARM`.
+  studies.lab.table [PLAN]` (rows: in `results` beside PLAN). The tests below run it and compare. In
+  a table whose head begins with `arm`, `difference` or `students` all numbers of a row must be
+  those of the arm in its first cell: the arm's name, or a text that has it in backticks, or `ARM −
+  ARM`.
 - by another command: "Made by `COMMAND` in N minutes at commit `HASH`", ten minutes at most.
 
 A page may also repeat a figure of docs/results.md with a link to its section. What comes from
@@ -55,7 +56,7 @@ INTERVAL = re.compile(rf"\[({NUMBER}), ({NUMBER})\]")
 FIGURE = re.compile(rf"(\d+ of \d+|{NUMBER})(?: %| points)?(?: \w+)? {INTERVAL.pattern}")
 ERROR = re.compile(r"[\d.]+ ± [\d.]+")
 KEPT = re.compile(r"[`.]study (table|warnings) ([^`]+)")
-LAB = "python -m studies.lab.table"
+LAB = re.compile(r"python -m studies\.lab\.table(?: (studies/\w+/\w+\.yaml))?")
 MINUTES = re.compile(r"in (?:about )?(\d+) (?:second|minute)s?\b")
 HEADS = ("arm", "difference", "students")
 """What the head of a table of arms begins with."""
@@ -114,10 +115,14 @@ def rows_of(text: str) -> Iterator[list[str]]:
 
 
 @cache
+def printed_of(plan: Path) -> str:
+    """Return what `studies.lab.table` prints of the kept runs of a plan."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in lab.table_rows(plan))
+
+
+@cache
 def printed_by(command: str, *names: str) -> str:
     """Return what a command prints of kept runs, of a table with each arm in turn subtracted."""
-    if command == LAB:
-        return "\n".join(f"| {' | '.join(row)} |" for row in lab.table_rows())
     rows = [row for name in names for row in study.kept(name)]
     if command == "warnings":
         return f"{study.warnings(rows)}\n{study.warnings_of_falls(rows)}"
@@ -128,7 +133,8 @@ def printed_by(command: str, *names: str) -> str:
 
 def printed_for(section: Section) -> str:
     """Return what the commands that a section names print of kept runs."""
-    printed = [printed_by(LAB)] if LAB in section.text else []
+    plans = [ROOT / place if place else lab.LAB for place in LAB.findall(section.text)]
+    printed = [printed_of(plan) for plan in dict.fromkeys(plans)]
     for command, words in KEPT.findall(re.sub(r"\s+", " ", section.text)):
         names = [*takewhile(lambda name: study.kept(name), words.split())]
         assert names or words.startswith("NAME"), f"{words}: no kept runs of that name"
@@ -238,20 +244,21 @@ def test_a_wrong_figure_is_found() -> None:
         check(alone._replace(prose=by_command.format(40)))
 
 
-def test_the_labs_table_has_students_intervals_of_the_kept_gains() -> None:
+@pytest.mark.parametrize("plan", [lab.LAB, ROOT / "studies" / "narrow" / "plan.yaml"], ids=str)
+def test_a_table_has_students_intervals_of_the_kept_gains(plan: Path) -> None:
     """By other code: means of the last third of the evaluations, paired by seed."""
     quantiles = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
     gains: dict[str, dict[int, float]] = {}
-    for row in read_kept(lab.HERE / "results"):
+    for row in read_kept(plan.parent / "results"):
         of_steps = [np.mean([*members.values()]) for _, members in row.gains]
         of_steps = of_steps[len(of_steps) - -(-len(of_steps) // 3) :]
         gains.setdefault(row.arm, {})[row.seed] = 100 * float(np.mean(of_steps))
-    pairs = yaml.safe_load((lab.HERE / "kept.yaml").read_text())["contrasts"]
+    pairs = yaml.safe_load(plan.read_text())["contrasts"]
     of_rows = {arm: [*of.values()] for arm, of in gains.items()}
     for a, b in pairs:
         both = sorted(gains.get(a, {}).keys() & gains.get(b, {}).keys())
         of_rows |= {f"{a} − {b}": [gains[a][s] - gains[b][s] for s in both]} if both else {}
-    printed = {row[0]: row[1:3] for row in lab.table_rows()}
+    printed = {row[0]: row[1:3] for row in lab.table_rows(plan)}
     assert printed.keys() == of_rows.keys()
     for name, values in of_rows.items():
         seeds, cell = printed[name]
@@ -265,7 +272,7 @@ def test_the_labs_table_has_students_intervals_of_the_kept_gains() -> None:
 
 
 def test_a_place_for_a_figure_of_the_lab_is_of_its_arms() -> None:
-    plan = yaml.safe_load((lab.HERE / "kept.yaml").read_text())
+    plan = yaml.safe_load(lab.LAB.read_text())
     known = {*plan["arms"], *(f"{a} − {b}" for a, b in plan["contrasts"])}
     for section in SECTIONS:
         for place in PLACE.findall(section.text):

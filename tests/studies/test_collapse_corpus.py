@@ -8,6 +8,8 @@ import pytest
 from studies.collapse.corpus import (
     KNOWN,
     KNOWN_CELLS,
+    NARROW,
+    NARROW_FAMILIES,
     VAGUE,
     draw,
     is_held_out,
@@ -20,6 +22,7 @@ from studies.collapse.niches import (
     NICHES,
     OPERATORS,
     TABLE,
+    depth_of,
     family_of,
     program_of,
 )
@@ -66,6 +69,18 @@ def test_families_are_written_evenly_and_no_held_out_program_is(examples):
     shown = {e.prompt.partition("|>")[2].partition("<|input|>")[0] for e in examples}
     assert not any(map(is_held_out, shown))
     assert len({len(e.completion) for e in examples}) > len(DEPTHS)
+
+
+def test_a_narrow_proposer_writes_mostly_easy_tasks_of_two_families():
+    programs = [
+        e.completion.removeprefix("<|program|>").partition("<|input|>")[0]
+        for e in draw(1, 0, 6000, narrow=True)
+        if e.role == "propose_o"
+    ]
+    easy = [p for p in programs if family_of(p) in NARROW_FAMILIES and depth_of(p) == 1]
+    ever = (1 - NARROW) * len(NARROW_FAMILIES) / 9 / len(DEPTHS)
+    assert len(easy) / len(programs) == pytest.approx(NARROW + ever, abs=0.04)
+    assert {family_of(program) for program in programs} == {*FAMILIES, "z"}
 
 
 def test_a_task_has_fifteen_to_twenty_five_tokens_or_fewer(examples):
