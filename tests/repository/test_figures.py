@@ -133,9 +133,10 @@ def printed_by(command: str, *names: str) -> str:
 
 def printed_for(section: Section) -> str:
     """Return what the commands that a section names print of kept runs."""
-    plans = [ROOT / place if place else lab.LAB for place in LAB.findall(section.text)]
+    text = re.sub(r"\s+", " ", section.text)
+    plans = [ROOT / place if place else lab.LAB for place in LAB.findall(text)]
     printed = [printed_of(plan) for plan in dict.fromkeys(plans)]
-    for command, words in KEPT.findall(re.sub(r"\s+", " ", section.text)):
+    for command, words in KEPT.findall(text):
         names = [*takewhile(lambda name: study.kept(name), words.split())]
         assert names or words.startswith("NAME"), f"{words}: no kept runs of that name"
         printed += [printed_by(command, *names)] if names else []
@@ -333,8 +334,8 @@ def test_the_study_prints_what_is_compared(
     assert "| paper − azr |" in typed
     compared = printed_by("table", "recipe-steady-3", "recipe-schedule")
     assert set(figures(typed)) <= set(figures(compared))
-    lab.main()
-    assert printed_by(LAB) in capsys.readouterr().out
+    lab.main([], standalone_mode=False)
+    assert printed_of(lab.LAB) in capsys.readouterr().out
 
 
 def test_what_the_readme_claims_is_in_the_results_that_it_links_to() -> None:

@@ -1,4 +1,4 @@
-"""The lab: its two plans, its rewards, and kept runs that today's code still gives."""
+"""The lab: its plans, its rewards, and kept runs that today's code still gives, in both worlds."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,8 @@ from selfplay.files.record import read_run
 from selfplay.reports.progress import Progress
 
 TOP = Path(__file__).parents[2]
-KEPT = TOP / "studies" / "lab" / "results"
+KEPT = pytest.mark.parametrize("path", ["studies/lab/kept.yaml", "studies/narrow/plan.yaml"])
+"""Plans whose finished runs lie in the folder `results` beside them."""
 
 
 class Until(Progress):
@@ -50,14 +51,24 @@ def test_kept_runs_and_ones_own_differ_in_the_teacher_alone():
     assert plan.run_config("mine", 1).reward.teacher == "studies.lab.rewards:r_zero"
 
 
-def test_rows_are_of_the_plans_arms_and_seeds():
-    plan = open_plan("studies/lab/kept.yaml")
-    rows = read_kept(KEPT)
+@KEPT
+def test_rows_are_of_the_plans_arms_and_seeds(path):
+    plan, results = open_plan(path), Path(path).with_name("results")
+    rows = read_kept(results)
     assert {row.arm for row in rows} <= {*plan.arms}
     assert {row.seed for row in rows} <= {*plan.seeds}
     assert len({(row.arm, row.seed) for row in rows}) == len(rows)
     assert all(row.last == row.steps == 300 and row.plan == plan.name for row in rows)
-    assert sum(path.stat().st_size for path in KEPT.iterdir()) < 3e6
+    assert sum(path.stat().st_size for path in results.iterdir()) < 3e6
+
+
+def test_the_narrow_world_differs_from_the_lab_in_the_base_alone():
+    paths = "studies/narrow/plan.yaml", "studies/lab/kept.yaml"
+    narrow, lab = (yaml.safe_load(Path(path).read_text()) for path in paths)
+    assert narrow["set"] == lab["set"] | {"base": "studies/narrow/nano-narrow"}
+    assert (narrow["preset"], narrow["seeds"]) == (lab["preset"], lab["seeds"])
+    names = narrow["arms"].keys() - {"written as often"}  # from a file of this base's tasks
+    assert all(narrow["arms"][name] == lab["arms"][name] for name in names)
 
 
 @pytest.mark.parametrize(
@@ -73,10 +84,11 @@ def test_r_zero_pays_for_students_that_agree_in_half_of_their_answers(answers, r
 
 
 @pytest.mark.slow
-def test_todays_code_gives_the_kept_run_of_a_frozen_teacher(tmp_path):
+@KEPT
+def test_todays_code_gives_the_kept_run_of_a_frozen_teacher(path, tmp_path):
     """Up to its first evaluation, about: another processor rounds otherwise."""
-    config = open_plan("studies/lab/kept.yaml").run_config("frozen", 1)
-    (row,) = (row for row in read_kept(KEPT) if (row.arm, row.seed) == ("frozen", 1))
+    config, rows = open_plan(path).run_config("frozen", 1), read_kept(Path(path).parent / "results")
+    (row,) = (row for row in rows if (row.arm, row.seed) == ("frozen", 1))
     step, gains = row.gains[0]
     with pytest.raises(KeyboardInterrupt):
         train(config, tmp_path / "run", progress=Until(step))
