@@ -122,8 +122,8 @@ def pedigree(members: Sequence[Member]) -> dict[str, tuple[str, ...]]:
         first = first_of.setdefault(record.to_json(), own) if record else own
         contents = record.parents if record else ()
         names = {content: name_of.get(content, content) for content in contents}
-        found = tuple(content if name == own else name for content, name in names.items())
-        parents[own] = found if first == own else (first,)
+        contents = tuple(content if name == own else name for content, name in names.items())
+        parents[own] = contents if first == own else (first,)
     return parents
 
 

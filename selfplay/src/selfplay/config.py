@@ -516,8 +516,8 @@ def load_preset(name: str, *assignments: str, **values: Any) -> Config:
         >>> load_preset("nano", "learner.r=16", steps=2).learner.r
         16
     """
-    given = {key: value for key, value in values.items() if value is not None}
-    data = settings.merge_settings(settings.read_preset(name), given)
+    changes = {key: value for key, value in values.items() if value is not None}
+    data = settings.merge_settings(settings.read_preset(name), changes)
     for text in assignments:
         settings.override(data, text)
     config = read_config(data)

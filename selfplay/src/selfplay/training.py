@@ -330,8 +330,8 @@ def _open(
         e = config.eval
         training, measured = seeds.taskset_tasks(config, tasksets)
         guard, prompts = guard_of(measured), population.prompts
-        given = seeds.read_seeds(directory / files.SEEDS)
-        given = given or seeds.given_seeds(config, sandbox, prompts, guard, training)
+        tasks = seeds.read_seeds(directory / files.SEEDS)
+        tasks = tasks or seeds.given_seeds(config, sandbox, prompts, guard, training)
         held_out = held_out_tasks(measured, e.tasks) if e.eval_every else []
         require_room(held_out, prompts.why_not_shown)
         run = Run(
@@ -346,7 +346,7 @@ def _open(
             extensions=extensions,
             progress=progress,
         )
-        run.start_from(given)
+        run.start_from(tasks)
         try:
             yield run
         finally:

@@ -41,10 +41,10 @@ def grade(pairs: Pairs, how: Grading) -> Iterator[SampleVerdict]:
             base, plus = both
             worse = base if base.status != ProgramOutcome.PASS else plus
             right = None if None in (base.status, plus.status) else worse.passed
-            found = program if defines(program, question.problem.entry_point) else None
+            answer = program if defines(program, question.problem.entry_point) else None
             details: dict[str, Any] = {"task_id": question.id, "base": base.status}
             details |= {"plus": plus.status, "failed_test": worse.failed_test}
-            yield SampleVerdict.on(question, sample, right, worse.reason, found, **details)
+            yield SampleVerdict.on(question, sample, right, worse.reason, answer, **details)
 
 
 def program_of(problem: FunctionProblem, sample: Sample, template: Template) -> str:

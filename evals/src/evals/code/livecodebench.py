@@ -183,10 +183,10 @@ def grade(pairs: Pairs, how: Grading) -> Iterator[SampleVerdict]:
             ahead=_AHEAD,
         )
         for (question, sample), program, outcome in zip(pairs, programs, outcomes, strict=True):
-            found = None if _fault(program) else program
+            answer = None if _fault(program) else program
             details: dict[str, Any] = {"question_id": question.id, "status": outcome.status}
             details["failed_test"] = outcome.failed_test
-            verdict = outcome.passed, outcome.reason, found
+            verdict = outcome.passed, outcome.reason, answer
             yield SampleVerdict.on(question, sample, *verdict, **details)
 
 
