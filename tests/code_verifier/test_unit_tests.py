@@ -308,6 +308,23 @@ def test_no_cheap_trick_passes_a_test_in_its_process(
     assert run_tests(runner, defined(cheat["program"]), tests, 2.0).score == 0.0
 
 
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for n in range(2):\n        n = candidate(n)\n        assert n == 5",
+        "for n in range(2):\n        assert all(n == 5 for n in [candidate(n)])",
+        "for n in range(2):\n        assert (lambda n: n == 5)(candidate(n))",
+        "range = lambda n: [candidate(n)]\n    for n in range(2):\n        assert n == 5",
+        "global n\n    for n in range(2):\n        rebind(candidate)\n        assert n == 5",
+    ],
+)
+def test_what_only_looks_like_a_counter_is_judged(runner: ScriptRunner, loop: str) -> None:
+    rebind = "def rebind(candidate):\n    global n\n    n = candidate(n)\n"
+    tests = read_tests({"entry_point": "f", "test": f"{rebind}def check(candidate):\n    {loop}"})
+    assert run_tests(runner, "def f(x): return 5", tests, 2.0).score == 1.0
+    assert run_tests(runner, defined("def f(x): return Opaque()"), tests, 2.0).score == 0.0
+
+
 def graded(runner: ScriptRunner, form: str, program: str) -> Grade:
     """The grade by a test of a form, with numpy if the form or the program names it."""
     condition = CHECKS["forms"][form]

@@ -249,7 +249,9 @@ class Test:
         """The value whose attribute the test reads. Raises Deceit for a method of a base of data
         that the program replaced, unless the candidate is this class."""
         kind = type(value)
-        if id(kind) in _ATOMS or (base := _base_of(_mro_of(kind), _DATA)) is None:
+        if id(kind) in _ATOMS or (id(kind) in _kinds and name not in _SEEKING):
+            return value
+        if (base := _base_of(_mro_of(kind), _DATA)) is None:
             return value
         if id(kind) not in _kinds and (kind is not self.candidate or name in _SEEKING):
             names = _own_names(_mro_of(kind), base) | {*getattr(value, "__dict__", ())}
@@ -329,6 +331,8 @@ class _Judging(ast.NodeTransformer):
         bound = bound_names(tree, everywhere=True)
         self.names = {alias.asname or alias.name for node in imports for alias in node.names}
         self.names |= names - bound - set(_ASKING)
+        functions = [n for n in nodes if isinstance(n, ast.FunctionDef) and "range" in self.names]
+        self.counters = set(chain.from_iterable(map(_counters_of, functions)))
 
     def visit(self, node: ast.AST) -> Any:
         """The node, changed so that the values it uses are judged."""
@@ -337,44 +341,77 @@ class _Judging(ast.NodeTransformer):
             for field in fields.get(type(node), "").split():
                 part = getattr(node, field)
                 is_list = isinstance(part, list)
-                calls = [_call_of(method, item) for item in (part if is_list else [part])]
+                calls = [self._call_of(method, item) for item in (part if is_list else [part])]
                 setattr(node, field, calls if is_list else calls[0])
         match node:
             case ast.Compare() if not all(isinstance(x, ast.Is | ast.IsNot) for x in node.ops):
-                node.left = _call_of("judge", node.left)
+                node.left = self._call_of("judge", node.left)
                 node.comparators = [
-                    _call_of("judge", item, each=isinstance(operation, ast.In | ast.NotIn))
+                    self._call_of("judge", item, each=isinstance(operation, ast.In | ast.NotIn))
                     for operation, item in zip(node.ops, node.comparators, strict=True)
                 ]
             case ast.Subscript():
                 if isinstance(node.ctx, ast.Load):
-                    node.value = _call_of("plain", node.value)
+                    node.value = self._call_of("plain", node.value)
                 if not isinstance(node.slice, ast.Slice):
-                    node.slice = _call_of("judge", node.slice)
+                    node.slice = self._call_of("judge", node.slice)
             case ast.Call(ast.Name(name) | ast.Attribute(attr=name) as function) if (
                 name in self.names or isinstance(function, ast.Attribute)
             ):
                 is_reading = name in _READING or any(x.arg == "key" for x in node.keywords)
                 method = "plain" if is_reading else "judge"
-                node.args = [_call_of(method, item, each=not is_reading) for item in node.args]
+                node.args = [self._call_of(method, item, each=not is_reading) for item in node.args]
                 for keyword in node.keywords:
-                    keyword.value = _call_of(method, keyword.value)
+                    keyword.value = self._call_of(method, keyword.value)
             case ast.Attribute(ctx=ast.Load()):
                 node.value = ast.Call(_of_test("owner"), [node.value, ast.Constant(node.attr)], [])
             case ast.ClassDef():
                 node.decorator_list.append(_of_test("note"))
         return node
 
+    def _call_of(self, method: str, node: ast.expr, each: bool = False) -> ast.expr:
+        """A call of a method of the test with the value of a node that needs it."""
+        if self._is_plain(node):
+            return node
+        if isinstance(node, ast.Starred):
+            node.value = self._call_of(method, node.value)
+            return node
+        keywords = [ast.keyword("each", ast.Constant(True))] if each else []
+        return ast.Call(_of_test(method), [node], keywords)
 
-def _call_of(method: str, node: ast.expr, each: bool = False) -> ast.expr:
-    """A call of a method of the test with the value of a node."""
-    if isinstance(node, ast.Constant):
-        return node
-    if isinstance(node, ast.Starred):
-        node.value = _call_of(method, node.value)
-        return node
-    keywords = [ast.keyword("each", ast.Constant(True))] if each else []
-    return ast.Call(_of_test(method), [node], keywords)
+    def _is_plain(self, node: ast.expr) -> bool:
+        """Whether a value cannot come from the program: constants, counters and what is calculated
+        from them, and what judged values give when they are compared."""
+        match node:
+            case ast.BinOp(left, _, right):
+                return self._is_plain(left) and self._is_plain(right)
+            case ast.UnaryOp(operation, operand):
+                return isinstance(operation, ast.Not) or self._is_plain(operand)
+        return isinstance(node, ast.Constant | ast.Compare) or id(node) in self.counters
+
+
+def _counters_of(function: ast.AST) -> set[int]:
+    """The nodes, by identity, that read NAME inside `for NAME in range(...)`, where nothing else
+    in the function binds NAME."""
+    nodes = [*ast.walk(function)]
+    loops = []
+    for node in nodes:
+        match node:
+            case ast.For(ast.Name(), ast.Call(ast.Name("range"))):
+                loops.append(node)
+    targets: list[Any] = [loop.target for loop in loops]
+    for target in targets:
+        target.ctx = ast.Load()
+    bound = bound_names(function, everywhere=True)
+    bound.update(*(n.names for n in nodes if isinstance(n, ast.Global)))
+    for target in targets:
+        target.ctx = ast.Store()
+    reading: set[int] = set()
+    for loop, target in zip(loops, targets, strict=True):
+        parts = chain.from_iterable(map(ast.walk, loop.body))
+        names = (n for n in parts if isinstance(n, ast.Name) and n.id == target.id)
+        reading.update(id(n) for n in names if target.id not in bound)
+    return reading
 
 
 def _of_test(method: str) -> ast.expr:
