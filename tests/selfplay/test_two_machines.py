@@ -5,6 +5,7 @@ removes with its first process. Only the first sees the run directory.
 """
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -167,20 +168,17 @@ def expected(runs, tmp_path_factory):
     return runs.outcome(home)
 
 
-def busy(runs, home):
-    """How many workers worked in each step."""
-    rows = runs.rows(home / "resources.jsonl")
-    return [sum(worker["busy"] > 0.0 for worker in row["workers"].values()) for row in rows]
+def spoken(runs, home):
+    """The arguments of a run that says on which workers it is."""
+    return [word for word in runs.arguments(home, *SETTINGS) if word != "--quiet"]
 
 
 def test_two_machines_give_the_bytes_of_one_process(expected, runs, two_machines):
     home = two_machines.folder / "run"
-    words = [word for word in runs.arguments(home, *SETTINGS) if word != "--quiet"]
-    ended = two_machines.train(*words).wait(LIMIT_S)
+    ended = two_machines.train(*spoken(runs, home)).wait(LIMIT_S)
     said, host = two_machines.said.read_text(), socket.gethostname()
     assert ended == 0, said
     assert runs.outcome(home) == expected
-    assert busy(runs, home) == [2, 2, 2, 2]
     machines = ", ".join(f"1 on {host} ({address})" for address in ADDRESSES)
     assert f"on 2 workers, one a core: {machines}" in " ".join(said.split())
     assert not two_machines.far.sees(home)
@@ -211,8 +209,7 @@ main()
 def test_a_machine_that_dies_changes_nothing(expected, runs, two_machines, phase, cable):
     """Its processes die, or it is cut off: then no connection is closed, as without power."""
     folder, home = two_machines.folder, two_machines.folder / "run"
-    words = runs.arguments(home, *SETTINGS)
-    run = two_machines.train(*words, program=("-c", PAUSING, phase, folder))
+    run = two_machines.train(*spoken(runs, home), program=("-c", PAUSING, phase, folder))
     end = time.monotonic() + LIMIT_S
     while not (folder / "begun").exists() and time.monotonic() < end:
         with suppress(subprocess.TimeoutExpired):
@@ -224,6 +221,6 @@ def test_a_machine_that_dies_changes_nothing(expected, runs, two_machines, phase
     ended, said = run.wait(LIMIT_S), two_machines.said.read_text()
     assert ended == 0, said
     assert runs.outcome(home) == expected
-    assert busy(runs, home) == [2, 1, 1, 1]
+    assert re.findall(r"on (\d) workers?, one a core", said) == ["2", "1"]
     assert said.count("the run goes back to its checkpoint of step 1") == 1
     assert f"on {socket.gethostname()} ({ADDRESSES[1]})) died: its machine is gone" in said

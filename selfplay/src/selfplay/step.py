@@ -248,8 +248,7 @@ def record_step(
         append_rows(run.directory / EVALS, measured)
     row = metrics_row(run, matches, solved, samples, stats, births, new_structures, clock.seconds())
     append_rows(run.directory / METRICS, [row])
-    use = ResourceRow(step, memory_mb(), run.population.end_step(), code_version())
-    append_rows(run.directory / RESOURCES, [use])
+    append_rows(run.directory / RESOURCES, [ResourceRow(step, memory_mb(), code_version())])
     run.step = step
     if is_saved := step % config.save_every == 0 or step == config.steps:
         save_checkpoint(run)

@@ -104,7 +104,6 @@ def _train_to_end(
 
 
 def _train_steps(run: Run) -> None:
-    run.population.end_step()  # drops the workers' seconds before the first step
     config = run.config
     with closing(Trackers(config, run.directory, run.step)) as trackers:
         if run.step == 0 and config.report_to:

@@ -278,24 +278,12 @@ class ChangeRow(Struct, frozen=True):
         return f"{self.setting} is {self.after}, was {self.before}"
 
 
-class WorkerRow(Struct, frozen=True):
-    """One worker's use of resources in a step."""
-
-    host: str
-    busy: float
-    """Seconds of work."""
-    memory_mb: float = 0.0
-    """Largest resident memory of its process so far."""
-
-
 class ResourceRow(Struct, frozen=True, omit_defaults=True):
     """A row of resources.jsonl: what may differ even between equal runs."""
 
     step: int
     memory_mb: float = 0.0
     """Largest resident memory of the process so far."""
-    workers: dict[str, WorkerRow] = {}
-    """By name; only with several workers."""
     code: str = ""
     """Commit, or version, of the code that made the step."""
 

@@ -31,7 +31,7 @@ from lora_evo.model import (
 )
 from selfplay.config import Config
 from selfplay.errors import SelfplayError
-from selfplay.files.rows import BASE, MemberRow, WorkerRow, role_of
+from selfplay.files.rows import BASE, MemberRow, role_of
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.exchange import Exchange
 from selfplay.learning.learner import Advance, Learner, MemberState
@@ -94,10 +94,6 @@ class Members(Protocol):
 
     def load(self, folder: Path, names: Sequence[str]) -> None:
         """Continue with the members that `save` wrote to a folder, by place."""
-
-    def end_step(self) -> dict[str, WorkerRow]:
-        """Return each worker's use of resources in the step; {} without workers."""
-        return {}
 
     def sample(self, drafts: Sequence[W]) -> Iterator[W]:
         """Sample drafts or attempts; yield each when it is finished."""

@@ -29,12 +29,11 @@ from lora_evo import Adapter, EngineStopped
 from selfplay import __version__
 from selfplay.config import Config
 from selfplay.errors import SelfplayError, first_line, pip_install
-from selfplay.files.rows import MemberRow, WorkerRow
+from selfplay.files.rows import MemberRow
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.exchange import MEETING, PATIENCE, Exchange, PeerLost, open_group, open_store
 from selfplay.learning.learner import Advance, MemberState
 from selfplay.learning.pieces import blocks
-from selfplay.machine.devices import memory_mb
 from selfplay.members.population import (
     Members,
     Population,
@@ -70,14 +69,11 @@ class Worker(Population):
     def __init__(self, rank: int) -> None:
         self._rank = rank
 
-    def do(self, method: str, *arguments: Any) -> tuple[Any, float, float]:
-        """Call a method; return its result, its seconds, and this process's memory in megabytes."""
-        start = time.perf_counter()
+    def do(self, method: str, *arguments: Any) -> Any:
+        """Call a method; return its result."""
         unpacked = (pickle.loads(a) if isinstance(a, bytes) else a for a in arguments)
         result = getattr(self, method)(*unpacked)
-        if isinstance(result, Iterator):
-            result = pickle.dumps(list(result))
-        return result, time.perf_counter() - start, memory_mb()
+        return pickle.dumps(list(result)) if isinstance(result, Iterator) else result
 
     def meet(self, store: tuple[str, int], count: int) -> tuple[tuple[str, str], int]:
         """Connect to the others at a store; return this machine's name and address, and process."""
@@ -138,8 +134,6 @@ class WorkerPool:
         self._store, place = open_store(ray.util.get_node_ip_address())
         self.places: list[tuple[str, int]] = []
         """Machine (see `machine_names`) and process id of each worker."""
-        self.busy, self.memory_mb = [0.0] * count, [0.0] * count
-        """Seconds of work of each in this step, and its peak memory."""
         actor = ray.remote(num_cpus=1, num_gpus=gpus)(Worker)
         self.actors = [actor.remote(rank) for rank in range(count)]
         machines, processes = zip(*self.everywhere("meet", place, count), strict=True)
@@ -181,7 +175,7 @@ class WorkerPool:
                 raise lost or EngineStopped(f"no answer for {patience} from {silent}")
             rank = pending.pop(ready[0])
             try:
-                answer, seconds, self.memory_mb[rank] = self.ray.get(ready[0])
+                answer = self.ray.get(ready[0])
             except errors.RayTaskError as error:
                 if isinstance(error.cause, PeerLost):  # the lost worker's own error follows
                     lost, patience = EngineStopped(f"{self.name(rank)} {error.cause}"), _CAUSE
@@ -190,7 +184,6 @@ class WorkerPool:
                 raise (error.cause if is_for_user else error) from None
             except errors.RayError as error:
                 raise EngineStopped(f"{self.name(rank)} died: {_reason(error)}") from None
-            self.busy[rank] += seconds
             yield rank, answer
         if lost:
             raise lost
@@ -286,13 +279,6 @@ class RemotePopulation(Members):
         for place, name in enumerate(names):
             self.pool.everywhere("take", place, self.pool.ray.put(read_member(folder, name)))
         self._names = list(names)
-
-    def end_step(self) -> dict[str, WorkerRow]:
-        pool = self.pool
-        workers = zip(pool.places, pool.busy, pool.memory_mb, strict=True)
-        rows = [WorkerRow(host, round(busy, 4), memory) for (host, _), busy, memory in workers]
-        pool.busy = [0.0] * len(rows)
-        return {f"worker-{rank}": row for rank, row in enumerate(rows)}
 
 
 @contextmanager
