@@ -68,7 +68,6 @@ def test_one_seed_of_every_arm_comes_first_and_all_arms_are_compared_with_the_fi
         ({"seeds": [1, 1]}, "expected different whole numbers"),
         ({"set": {"lr": 1.0}}, "unknown key lr; did you mean learner.learning_rate?"),
         ({"contrasts": [["one", "tow two"]]}, "'tow two'; expected one of one, two two"),
-        ({"set": {"evolution.evolve_every": 1, "steps": 9}}, "spared and better members replaced"),
     ],
 )
 def test_a_slip_in_a_plan_is_named(small, changes, words):

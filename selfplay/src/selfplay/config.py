@@ -106,8 +106,8 @@ class EvolutionConfig:
     """Replacement of the weakest members."""
 
     evolve_every: Count = 10
-    """Steps between two replacements, at least the matches of `league.grace_matches`; 0 switches
-    evolution off."""
+    """Steps between two replacements, at which children in their first `league.grace_matches`
+    matches are spared; 0 switches evolution off."""
     replaced_fraction: Share = 0.25
     """Share of each role that is replaced (the paper's gamma), at least one member."""
     mutation: str | OneOrMore = "svd_structured"
@@ -460,29 +460,6 @@ def is_free(key: str) -> bool:
         if section is dict:
             break
     return False
-
-
-def refuse_hasty_evolution(config: Config) -> None:
-    """Raise ConfigError if children are still spared at the evolution after their birth.
-
-    Better members would then be replaced instead. Members of the smaller role play several matches
-    in a step.
-    """
-    every, grace = config.evolution.evolve_every, config.league.grace_matches
-    if 2 * every >= config.steps:  # no child sees an evolution
-        return
-    for role, count in config.replaced.items():
-        alike = config.roles[role]
-        played, n = max(map(len, config.roles.values())), len(alike)
-        matches = every * played // n
-        if every and count and matches < grace and not set(alike) <= set(config.learner.frozen):
-            least = -(-grace * n // played)
-            raise ConfigError(
-                f"evolution.evolve_every is {every} and league.grace_matches is {grace}: a {role} "
-                f"plays {matches} matches between two evolutions, so that children are spared and "
-                f"better members replaced; type --set evolution.evolve_every={least} or "
-                f"--set league.grace_matches={matches}"
-            )
 
 
 def read_config(data: object) -> Config:

@@ -23,7 +23,7 @@ import torch
 from code_verifier import SandboxUnavailable
 from lora_evo import LoraEvoError
 from lora_evo.model import choose_device, require_vllm
-from selfplay.config import Config, refuse_hasty_evolution
+from selfplay.config import Config
 from selfplay.errors import ConfigError, SelfplayError, first_line
 from selfplay.files.layout import METRICS, TASKS
 from selfplay.files.record import number_at
@@ -113,7 +113,6 @@ def examine(config: Config, say: Callable[[str], object]) -> Diagnosis:
 
     say: called with each phase's name. Raises ConfigError for an unusable configuration.
     """
-    refuse_hasty_evolution(config)
     title = f"{config.base}: {config.engine}, {config.dtype}"
     checks, plan = list(machine(config)), None
     if not all(check.passed for check in checks):

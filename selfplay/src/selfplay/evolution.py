@@ -34,13 +34,14 @@ def evolve(run: Run, league: League, step: int) -> list[BirthRow]:
         if not removed:
             why = "all but the best are frozen" if count else "it is the only one"
             if exempt:
-                why = f"spared until they played {grace} matches: {', '.join(spared)}"
+                names = ", ".join(spared)
+                why = f"league.grace_matches spares {names} in their first {grace} matches"
             reasons.append(f"no {role} is replaced ({why})")
         parents = [row.member for row in league.leaderboard(role) if row.member not in removed]
         for member in removed:
             births.append(_replace(run, league, role, member, parents, step, spared))
             run.progress.advance(len(births), sum(counts.values()))
-    if lines := [line for line in reasons if not births or "spared" in line]:
+    if lines := [line for line in reasons if not births or "spares" in line]:
         click.echo(f"step {step}: {'; '.join(lines)}", err=True)
     return births
 

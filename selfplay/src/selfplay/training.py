@@ -19,7 +19,7 @@ from lora_evo.files import write_text
 from lora_evo.model import BaseModel, resolve, same_base
 from selfplay import checkpoint as checkpoints
 from selfplay import seeds
-from selfplay.config import Config, config_text, for_workers, refuse_hasty_evolution
+from selfplay.config import Config, config_text, for_workers
 from selfplay.errors import ConfigError
 from selfplay.evaluate import evaluate_members
 from selfplay.extensions import open_extensions, try_operators, with_names
@@ -205,7 +205,6 @@ def _check(config: Config, extensions: Extensions) -> tuple[Extensions, Template
             "virtual machine"
         )
     resolve(config.base)
-    refuse_hasty_evolution(config)
     require_trackers(config.report_to)
     return open_extensions(config, extensions), template_of(config, extensions.task_kinds)
 

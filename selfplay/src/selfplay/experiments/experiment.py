@@ -26,7 +26,7 @@ import yaml
 from code_verifier import cores
 from lora_evo.files import write_text
 from selfplay import settings
-from selfplay.config import Config, config_text, read_config, refuse_hasty_evolution
+from selfplay.config import Config, config_text, read_config
 from selfplay.errors import ConfigError, RunDirectoryError
 from selfplay.files.layout import CONFIG, LOCK, METRICS, lock
 from selfplay.settings import one_of
@@ -150,7 +150,7 @@ def open_plan(place: str, assignments: Sequence[str] = ()) -> Plan:
             data |= {key: value} if key == "seeds" else in_set
         plan = settings.read_settings(data, Plan)
         for arm in plan.arms:
-            refuse_hasty_evolution(plan.run_config(arm, plan.seeds[0]))
+            plan.run_config(arm, plan.seeds[0])
     except ConfigError as error:
         raise ConfigError(f"{place}: {error}") from error
     return replace(plan, question=plan.question.strip())

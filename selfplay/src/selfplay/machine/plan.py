@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from lora_evo import LoraEvoError
-from selfplay.config import Config, LearnerConfig, for_workers, refuse_hasty_evolution
+from selfplay.config import Config, LearnerConfig, for_workers
 from selfplay.errors import ConfigError
 from selfplay.learning.pieces import batches, even
 from selfplay.learning.rewards import TEACHER_REWARDS, needed_by
@@ -311,7 +311,6 @@ def plan_run(config: Config, card: str | None, workers: int | None = None) -> Me
     workers: each has such a GPU, or its part of this machine's memory. Raises ConfigError or
     LoraEvoError, one line, for a configuration that cannot run there.
     """
-    refuse_hasty_evolution(config)
     machine = gpu(card) if card else this_machine(config.device, config.threads)
     devices.refuse_float32(config, machine.is_gpu)
     model, count = read_architecture(config.base), workers or 1
