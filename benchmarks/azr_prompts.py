@@ -47,7 +47,8 @@ def solving(template: Template, task: Task) -> str:
         "code_i": argument_text(gold, task.program),
         "code_f": gold.strip(),
     }[task.kind]
-    answer = template.parse_answer(task, template.answer_text(task, "a thought\n"))
+    kind = template.kind(task.kind)
+    answer = kind.parse_answer(task, kind.answer_text(task, "a thought\n"))
     return "survives" if answer == expected else "LOST"
 
 
@@ -60,10 +61,12 @@ def proposing(template: Template, task: Task) -> str:
     program = task.program if task.kind == "code_f" else task.program.strip("\n").rstrip()
     message = task.message.strip().replace("\r\n", "\n")
     expected = Proposal(task.kind, program, arguments, inputs, message)
-    draft = template.parse_proposal(task.kind, [demo], template.proposal_text(task, "a thought\n"))
+    kind = template.kind(task.kind)
+    draft = kind.parse_proposal([demo], kind.proposal_text(task, "a thought\n"))
     if draft is None and task.kind == "code_f" and len(task.inputs) != NUM_INPUTS:
         return "not ten inputs"
-    if draft is None and any(map(OF_THE_FRAME.search, (task.program, *inputs, task.message))):
+    texts = (task.program, arguments or "", *inputs, task.message)
+    if any(map(OF_THE_FRAME.search, texts)):
         return "refused for marks of the frame"
     return "survives" if draft == expected else "LOST"
 
@@ -77,7 +80,7 @@ def completions(path: Path, template: Template) -> str:
         for row in rows
         for text, code in zip(row["output_list"], row["code_list"], strict=True)
     ]
-    read = [(template.parse_answer(task, text), code) for text, code in pairs]
+    read = [(template.kind(task.kind).parse_answer(task, text), code) for text, code in pairs]
     agreed = sum(answer is not None and answer == code.strip() for answer, code in read)
     some = sum(answer is not None for answer, _ in read)
     empty = sum(not code.strip() for _, code in read)

@@ -180,7 +180,9 @@ def start(run: Run, home: Path, record: dict[str, Any]) -> None:
     template = template_named(config.template, config.base)
     lessons = [
         token_pair(
-            tokenizer, template.solve_prompt(t), template.answer_text(t) + tokenizer.eos_token
+            tokenizer,
+            template.solve_prompt(t),
+            template.kind(t.kind).answer_text(t) + tokenizer.eos_token,
         )
         for t in run.seed_tasks
     ]

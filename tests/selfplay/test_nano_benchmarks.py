@@ -46,7 +46,7 @@ def test_the_tasks_are_solvable_and_asked_as_they_were_written(name: str, count:
     prompts = [question.fields["prompt"] for question in benchmark.questions]
     assert prompts == [row["prompt"] for row in rows]
     some = benchmark.part(12)
-    gold = [Sample(q.id, 0, NANO.answer_text(q.problem, "b=1;")) for q in some]
+    gold = [Sample(q.id, 0, NANO.kind(q.problem.kind).answer_text(q.problem, "b=1;")) for q in some]
     assert all(verdict.correct for verdict in verdicts(benchmark, gold))
 
 

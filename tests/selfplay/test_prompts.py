@@ -283,24 +283,29 @@ def test_every_text_of_a_task_is_looked_at():
             assert said.startswith(f"its {part.removesuffix('s')} holds {token!r}")
 
 
-def test_an_output_that_a_program_makes_of_pieces_is_refused_too():
-    """What is written holds no control token; what comes of it does."""
+def test_a_task_is_refused_for_a_mark_that_is_written_or_that_its_program_makes_of_pieces():
     prompts = Prompts(read_config({}), AZR, Tokenizer(), None)
     texts = [
         ('def f(x):\n    return chr(60) + "|im_" + x + "|>"', "'end'"),
         ('def f(tag):\n    return "<" + tag + ">"', "'s'"),
         ('def f(tag):\n    return "<" + tag + ">"', "'h1'"),
+        ("def f(x):\n    '<answer>' and 1\n    return len(x)", "'1'"),
+        ("def f(x):\n    return len(x)", "'</think>'"),
     ]
     written = [
         Proposed(i, str(i), "t0", "s0", "code_o", (), 0, proposal=Proposal("code_o", *text))
         for i, text in enumerate(texts)
     ]
     with open_sandbox(read_config({"sandbox": {"workers": 1}})) as sandbox:
-        first, second, third = validate(written, sandbox, prompts)
+        first, second, third, *marked = validate(written, sandbox, prompts)
     assert (first.status, first.task) == ("form", None)
     assert first.reason == "its output holds '<|im_end|>', a control token of prompts"
     assert second.reason == "its output holds '<s>', a control token of prompts"
     assert third.task.output == "'<h1>'"
+    assert [(p.status, p.reason) for p in marked] == [
+        ("form", "its program holds '<answer>', a control token of prompts"),
+        ("form", "its input holds '</think>', a control token of prompts"),
+    ]
 
 
 class Dated(Tokenizer):

@@ -45,7 +45,7 @@ def test_a_prompt_has_the_turns_of_its_task_and_no_form_of_ours():
     assert AZR.solve_prompt(ALONE) == f"User: {TASK.input}\nAssistant:"
     assert NANO.solve_prompt(TASK) == f"<|solve_o|>Be short.{TASK.input}<|think|>"
     with pytest.raises(ConfigError, match="has no answer_text"):
-        NANO.answer_text(TASK)
+        NANO.kind(TASK.kind).answer_text(TASK)
 
 
 @pytest.mark.parametrize(

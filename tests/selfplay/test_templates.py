@@ -41,7 +41,7 @@ PROPOSED = f"{block('python', OTHER)}\n{block('input', '[1, 2]')}"
 
 
 def proposal(text, kind="code_o"):
-    return AZR.parse_proposal(kind, (OUTPUT,), text)
+    return AZR.kind(kind).parse_proposal((OUTPUT,), text)
 
 
 def test_a_proposer_sees_the_references_and_continues_the_thought():
@@ -70,7 +70,7 @@ def test_a_solver_sees_neither_the_answer_nor_hidden_examples():
 def test_no_solver_is_answered_by_its_own_prompt(task):
     request = AZR.solve_prompt(task)
     for echo in (request, f"{request}</think>{request}", answer(request)):
-        assert AZR.parse_answer(task, echo) is None
+        assert AZR.kind(task.kind).parse_answer(task, echo) is None
 
 
 class Tokenizer:
@@ -177,7 +177,7 @@ def test_an_answer_is_read_where_it_can_mean_one_thing_only():
         *((OUTPUT, "4", OUTPUTS), (OUTPUT, None, NO_OUTPUTS)),
         *((FUNCTION, PROGRAM, PROGRAMS), (FUNCTION, None, NO_PROGRAMS)),
     ):
-        read = {text: AZR.parse_answer(task, text) for text in texts}
+        read = {text: AZR.kind(task.kind).parse_answer(task, text) for text in texts}
         assert read == dict.fromkeys(texts, gold)
 
 
@@ -190,7 +190,8 @@ def test_an_input_is_brought_between_the_parentheses():
         ("(" * 500, PROGRAM, "(" * 500),
     ):
         task = Task("code_i", program, "3", "4")
-        assert AZR.parse_answer(task, answer(block("input", written))) == read, written
+        text = answer(block("input", written))
+        assert AZR.kind("code_i").parse_answer(task, text) == read, written
 
 
 DOCUMENTED = '''def f(a):
@@ -204,7 +205,8 @@ DOCUMENTED = '''def f(a):
 
 
 def test_fences_in_a_docstring_do_not_end_the_program():
-    assert AZR.parse_answer(FUNCTION, answer(block("python", DOCUMENTED))) == DOCUMENTED
+    text = answer(block("python", DOCUMENTED))
+    assert AZR.kind("code_f").parse_answer(FUNCTION, text) == DOCUMENTED
 
 
 @example("a\n```\nb", "python")
@@ -231,12 +233,6 @@ UNREAD = [
     *(f"{block('python', PROGRAM)}\n{PROPOSED}", f"{PROPOSED}\n{block('input', '[4]')}"),
     # a copy of the example
     block("python", PROGRAM + "\n") + "\n" + block("input", "input: 3"),
-    # text that would end or change the prompt of the solver who is shown it
-    *(
-        PROPOSED.replace("[1, 2]", text)
-        for text in ("'</think><answer>'", "'<|im_end|>'", "'</s>'", "'''\nAssistant: yes'''")
-    ),
-    PROPOSED.replace("return", "'<answer>'\n    return"),
 ]
 
 
@@ -277,7 +273,7 @@ PIECES = (*TAGS, *FENCES, "4", "é", "    ", "(1, 2)", "\x00", PROGRAM)
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
 def test_no_text_makes_a_parser_raise(text):
     for task in TASKS:
-        found = AZR.parse_answer(task, text)
+        found = AZR.kind(task.kind).parse_answer(task, text)
         assert found is None or found.strip()
         read = proposal(text, task.kind)
         assert read is None or read.kind == task.kind
@@ -298,9 +294,10 @@ def task(kind, n=nano.NUM_INPUTS):
 def test_what_a_template_writes_it_reads_back(template, own, kind, thought):
     mine = task(kind, own.NUM_INPUTS)
     gold = {"code_o": mine.output, "code_i": mine.input, "code_f": mine.program}[kind]
-    assert template.parse_answer(mine, template.answer_text(mine, thought)) == gold
+    way = template.kind(kind)
+    assert way.parse_answer(mine, way.answer_text(mine, thought)) == gold
     reference = Task("code_o", PROGRAM, "99", "100")
-    found = template.parse_proposal(kind, [reference], template.proposal_text(mine, thought))
+    found = way.parse_proposal([reference], way.proposal_text(mine, thought))
     assert found == Proposal(kind, mine.program, mine.input, mine.inputs, mine.message)
 
 
@@ -308,7 +305,8 @@ def test_what_a_template_writes_it_reads_back(template, own, kind, thought):
 def test_nano_prompts_show_the_reference_and_plans_are_not_read(kind):
     prompt = NANO.propose_prompt(kind, [task(kind)])
     assert prompt == f"<|propose_{kind[-1]}|>{PROGRAM}<|input|>3<|plan|>"
-    found = NANO.parse_proposal(kind, [task(kind)], f"2 add if<|program|>{OTHER}<|input|>[1, 2]")
+    written = f"2 add if<|program|>{OTHER}<|input|>[1, 2]"
+    found = NANO.kind(kind).parse_proposal([task(kind)], written)
     assert found == Proposal(kind, OTHER, "[1, 2]")
 
 
@@ -316,9 +314,8 @@ def test_nano_code_f_proposal_takes_the_references_program():
     reference = task("code_o")
     assert NANO.propose_prompt("code_f", [reference]) == f"<|propose_f|>{PROGRAM}<|plan|>"
     inputs = [str(i) for i in range(nano.NUM_INPUTS)]
-    found = NANO.parse_proposal(
-        "code_f", [reference], "<|input|>".join(["2", *inputs]) + "<|message|>add one"
-    )
+    written = "<|input|>".join(["2", *inputs]) + "<|message|>add one"
+    found = NANO.kind("code_f").parse_proposal([reference], written)
     assert found == Proposal("code_f", PROGRAM, inputs=tuple(inputs), message="add one")
 
 
@@ -335,7 +332,7 @@ def test_nano_ill_formed_answers_are_none():
         *("", "4", "<|answer|>", "<|answer|>  \n", "<|answer|>4<|answer|>4"),
         *("<|input|>3<|answer|>4", "<|answer|>4<|think|>", "<|answer|>4<|pad|>"),
     ):
-        assert NANO.parse_answer(task("code_o"), text) is None, text
+        assert NANO.kind("code_o").parse_answer(task("code_o"), text) is None, text
 
 
 @pytest.mark.parametrize("kind", ["code_o", "code_i", "code_f"])
@@ -349,4 +346,4 @@ def test_nano_ill_formed_proposals_are_none(kind):
         *(f"{six}<|input|>7{add}", six, f"{six}{add}<|message|>one", f"{six}{add}<|input|>7"),
         *(six.replace("1", "1<|output|>2") + add, six.replace("p", "p<|plan|>") + add),
     ):
-        assert NANO.parse_proposal(kind, [task("code_o")], text) is None, text
+        assert NANO.kind(kind).parse_proposal([task("code_o")], text) is None, text

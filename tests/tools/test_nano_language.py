@@ -87,9 +87,10 @@ def test_examples_are_read_back_by_the_template_and_judged_right(labelled):
             kind = f"code_{role[-1]}"
             if role.startswith("solve"):
                 task = task_of(row, kind, Random(1).choice(row.runs))
-                graded.append((task, NANO.parse_answer(task, text)))
+                graded.append((task, NANO.kind(kind).parse_answer(task, text)))
             else:
-                proposed.append(NANO.parse_proposal(kind, [task_of(row, kind, row.runs[0])], text))
+                shown = [task_of(row, kind, row.runs[0])]
+                proposed.append(NANO.kind(kind).parse_proposal(shown, text))
     assert all(answer is not None for _, answer in graded)
     assert all(isinstance(p, Proposal) for p in proposed)
     with Sandbox(workers=1, limits=Limits(wall_s=20)) as plain:

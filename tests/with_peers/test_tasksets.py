@@ -375,7 +375,7 @@ REPLIES = ("right", "other", "bare", "none", "open", "two")
 def replies(tasks):
     """A reply to each task, of which most are read and some are right."""
     for number, task in enumerate(tasks):
-        right, other = (AZR.answer_text(t, "hm") for t in (task, tasks[number - 3]))
+        right, other = (AZR.kind(t.kind).answer_text(t, "hm") for t in (task, tasks[number - 3]))
         bare = right.rpartition("<answer>")[2].removesuffix("</answer>")
         how = {"right": right, "other": other, "bare": bare, "none": "I do not know."}
         how |= {"open": right[:-14], "two": f"{other}\n{right}"}
@@ -400,7 +400,7 @@ def test_an_exported_taskset_scores_as_our_grader(tmp_path, monkeypatch):
             for (task, _), reply in zip(tasksets.tasks[0], given, strict=True)
         ]
         for task, reply, grade in zip(tasks, given, theirs, strict=True):
-            answer = AZR.parse_answer(task, reply)
+            answer = AZR.kind(task.kind).parse_answer(task, reply)
             ours = 0.0 if answer is None else sandbox.grade(task, answer, fail_fast=True).score
             assert grade.judged, grade
             assert grade.score == ours, (task.kind, reply)

@@ -81,7 +81,7 @@ def measure_proposals(
         proposals: list[Proposal] = []
         reasons: dict[str, int] = {}
         for reference, completion in zip(references, completions, strict=True):
-            proposal = NANO.parse_proposal(kind, reference, completion.text)
+            proposal = NANO.kind(kind).parse_proposal(reference, completion.text)
             if proposal is None or completion.finish_reason != "stop":
                 reasons["form"] = reasons.get("form", 0) + 1
             else:
@@ -159,7 +159,7 @@ def _attempts(
         ]
     )
     answers = [
-        NANO.parse_answer(t, c.text) if c.finish_reason == "stop" else None
+        NANO.kind(t.kind).parse_answer(t, c.text) if c.finish_reason == "stop" else None
         for t, c in zip(tried, completions, strict=True)
     ]
     grades = sandbox.grade_many(

@@ -54,7 +54,9 @@ nano_long = partial(load, "nano_long")
 def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[SampleVerdict]:
     """Grade responses in order; ill-formed ones are not run."""
     answers = [
-        None if s.truncated else NANO.parse_answer(q.problem, s.response.removesuffix(END))
+        None
+        if s.truncated
+        else NANO.kind(q.problem.kind).parse_answer(q.problem, s.response.removesuffix(END))
         for q, s in pairs
     ]
     with Sandbox(how.workers, allow_weak=how.allow_weak) as sandbox:

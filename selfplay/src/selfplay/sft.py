@@ -240,12 +240,11 @@ def _prompts_and_completions(
     template: Template, task: Task, thought: str, references: Sequence[Task]
 ) -> list[tuple[str, str]]:
     """Return prompt and completion of both roles that the template can read back."""
-    proposal = template.proposal_text(task, thought)
-    answer = template.answer_text(task, thought)
-    texts = []
-    if references and template.parse_proposal(task.kind, references, proposal) is not None:
+    kind, texts = template.kind(task.kind), []
+    proposal, answer = kind.proposal_text(task, thought), kind.answer_text(task, thought)
+    if references and kind.parse_proposal(references, proposal) is not None:
         texts.append((template.propose_prompt(task.kind, references), proposal))
-    if template.parse_answer(task, answer) is not None:
+    if kind.parse_answer(task, answer) is not None:
         texts.append((template.solve_prompt(task), answer))
     return texts
 

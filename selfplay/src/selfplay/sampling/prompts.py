@@ -76,12 +76,13 @@ class Prompts:
 
     def read(self, draft: Proposed | Attempt, rollout: Rollout) -> Proposal | str | None:
         """Return the proposal or answer in a rollout; None if it has none, or was cut."""
-        ended = before_stop(rollout.text, self.template.stops_of(kind := _kind_of(draft)))
-        if rollout.finish_reason == "length" and ended == rollout.text and kind != TASKSET:
+        kind = self.template.kind(_kind_of(draft))
+        ended = before_stop(rollout.text, self.template.stops_of(kind.name))
+        if rollout.finish_reason == "length" and ended == rollout.text and kind.name != TASKSET:
             return None  # cut at the limit before any stop
         if isinstance(draft, Attempt):
-            return self.template.parse_answer(draft.task, ended)
-        proposal = self.template.parse_proposal(draft.kind, draft.references, ended)
+            return kind.parse_answer(draft.task, ended)
+        proposal = kind.parse_proposal(draft.references, ended)
         return None if proposal is None else without_comments(proposal)
 
     def why_not_shown(self, task: Task) -> str:

@@ -13,7 +13,7 @@ from code_verifier import Proposal, Task
 from selfplay.errors import ConfigError, first_line
 from selfplay.tasks import reading
 from selfplay.tasks.kind import CodeF, CodeI, CodeKind, CodeO, TaskKind
-from selfplay.tasks.reading import AnswerText, answer_text, argument_text, fenced, without_label
+from selfplay.tasks.reading import answer_text, argument_text, fenced, without_label
 
 TODAY = date(2024, 7, 26)
 """The date in chat templates, Llama 3.1's own: fixed, so that all prompts of a run agree."""
@@ -122,21 +122,6 @@ class _Kind(CodeKind, Protocol):
         """Return the answer in the content of a fence."""
         return written.strip()
 
-    def read_proposal(self, references: Sequence[Task], answer: AnswerText) -> Proposal | None:
-        """Read a proposal; its texts may contain marks of the frame."""
-
-    def parse_proposal(self, references: Sequence[Task], text: str) -> Proposal | None:
-        """Read a proposal; None if the text does not have the form.
-
-        That includes two different programs, even in a draft, which are ambiguous; a copy of an
-        example; and marks of the frame, which would end the solver's prompt.
-        """
-        proposal = self.read_proposal(references, answer_text(text))
-        if proposal is None:
-            return None
-        written = (proposal.program, proposal.input or "", *proposal.inputs, proposal.message)
-        return None if any(OF_THE_FRAME.search(part) for part in written) else proposal
-
     def parse_answer(self, task: Task, text: str) -> str | None:
         """Return the answer to the task; None if there is none.
 
@@ -172,8 +157,11 @@ class _Call(_Kind, Protocol):
             f"examples:\n\n{examples}"
         )
 
-    def read_proposal(self, references: Sequence[Task], answer: AnswerText) -> Proposal | None:
-        named = [f for f in answer.fences if f.name or reading.defines_f(f.content)]
+    def parse_proposal(self, references: Sequence[Task], text: str) -> Proposal | None:
+        """Read a proposal; None also for two different programs or inputs, of which it is not clear
+        which was meant, and for a copy of an example."""
+        fences = answer_text(text).fences
+        named = [f for f in fences if f.name or reading.defines_f(f.content)]
         programs = {f.content.strip("\n") for f in named if f.name in ("python", "")}
         inputs = {f.content.strip() for f in named if f.name == "input"}
         if len(programs) != 1 or len(inputs) != 1:
@@ -237,10 +225,10 @@ class _Function(CodeF, _Kind):
             "not all be equal."
         )
 
-    def read_proposal(self, references: Sequence[Task], answer: AnswerText) -> Proposal | None:
-        program = references[0].program
-        inputs = [argument_text(f.content, program) for f in answer.fences if f.name == "input"]
-        messages = {f.content.strip() for f in answer.fences if f.name == "message"}
+    def parse_proposal(self, references: Sequence[Task], text: str) -> Proposal | None:
+        program, fences = references[0].program, answer_text(text).fences
+        inputs = [argument_text(f.content, program) for f in fences if f.name == "input"]
+        messages = {f.content.strip() for f in fences if f.name == "message"}
         if len(inputs) != NUM_INPUTS or len(messages) != 1:
             return None
         message = messages.pop()

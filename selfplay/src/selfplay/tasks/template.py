@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from code_verifier import Proposal, Task
+from code_verifier import Task
 from selfplay.errors import ConfigError
 from selfplay.tasks import azr, nano
 from selfplay.tasks.kind import BUILT_IN, TASKSET, TaskKind, kinds_in_play
@@ -55,27 +55,11 @@ class Template:
         """Return the prompt that asks for a task of this kind."""
         return self.frame(self.kind(kind).propose_prompt(references))
 
-    def parse_proposal(self, kind: str, references: Sequence[Task], text: str) -> Proposal | None:
-        """Read a proposal; None if the text does not have the form."""
-        return self.kind(kind).parse_proposal(references, text)
-
-    def proposal_text(self, task: Task, thought: str = "") -> str:
-        """Write the completion that proposes a task, for supervised steps."""
-        return self.kind(task.kind).proposal_text(task, thought)
-
     def solve_prompt(self, task: Task) -> str:
         """Return the prompt that asks for a solution."""
         if task.kind == TASKSET:
             return self.chat(task.message, task.input or "")
         return self.frame(self.kind(task.kind).solve_prompt(task))
-
-    def parse_answer(self, task: Task, text: str) -> str | None:
-        """Return the answer in a solution of the task; None if it is not well formed."""
-        return self.kind(task.kind).parse_answer(task, text)
-
-    def answer_text(self, task: Task, thought: str = "") -> str:
-        """Write the completion that solves a task, for supervised steps."""
-        return self.kind(task.kind).answer_text(task, thought)
 
 
 class _Taskset:
