@@ -40,8 +40,11 @@ def test_a_file_of_tasks_serves_too(tmp_path):
     path = write_rows(tmp_path / "mine.jsonl", rows)
     found = held_out_tasks((str(path),), 10)
     assert [(t.task.id, t.level) for t in found] == [("mine.jsonl/2", 3), ("a", 0)]
-    path.write_text(json.dumps(rows[0]) + "\n[]\n")
-    for source, words in ((str(path), "line 2: not a task"), ("nano_code_0", "mean nano_code_o")):
+    for source, more, words in (
+        *((str(path), "[]", "line 2: found list"), (str(path), "{}", "line 2: not a task: field")),
+        ("nano_code_0", "", "mean nano_code_o"),
+    ):
+        path.write_text(f"{json.dumps(rows[0])}\n{more}\n")
         with pytest.raises(ConfigError, match=words):
             held_out_tasks((source,), 10)
 

@@ -13,7 +13,7 @@ from nano_corpus import ROLES, Curriculum, example, task_of
 from nano_labels import label
 from nano_language import INPUTS_PER_PROGRAM, LEVELS, Program, random_program
 from selfplay.seeds import seed_tasks
-from selfplay.tasks.held_out import nano_tasks
+from selfplay.tasks.held_out import tasks_of
 from selfplay.tasks.nano import END
 from selfplay.tasks.template import NANO
 from write_tasks import HELD_OUT_SEED, held_out_programs, seed_rows
@@ -116,7 +116,7 @@ def test_the_curriculum_never_draws_a_held_out_program(labelling, labelled):
 def test_the_shipped_tasks_are_those_that_the_generator_writes(labelling):
     first = list(seed_rows(3, 5, labelling))
     assert [t.program for t in seed_tasks("nano", 5, 3)] == [row["program"] for row in first]
-    shipped = nano_tasks("nano_code_o")
+    shipped = tasks_of("nano_code_o")
     assert shipped[0].task.id == "nano_code_o/0"
     texts = ((held.task.program, held.level) for held in shipped)
     assert all(Program(text, "", level, (), (), "").held_out for text, level in texts)

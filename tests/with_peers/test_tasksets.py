@@ -22,7 +22,7 @@ from selfplay.config import read_config
 from selfplay.files.record import read_run
 from selfplay.reports.run_page import report, summary
 from selfplay.settings import override, read_preset
-from selfplay.tasks.held_out import nano_tasks
+from selfplay.tasks.held_out import tasks_of
 from selfplay.tasks.template import AZR
 from selfplay.training import resume, train
 from selfplay_command import command, outcome, refused, train_until, worked
@@ -383,7 +383,7 @@ def replies(tasks):
 
 
 def test_an_exported_taskset_scores_as_our_grader(tmp_path, monkeypatch):
-    sets = [nano_tasks(name) for name in ("nano_code_o", "nano_code_i", "nano_code_f")]
+    sets = [tasks_of(name) for name in ("nano_code_o", "nano_code_i", "nano_code_f")]
     tasks = [held_out.task for three in zip(*sets, strict=False) for held_out in three][:100]
     file, out = tmp_path / "tasks.jsonl", tmp_path / "my_tasks"
     file.write_text("".join(json.dumps(task.to_row()) + "\n" for task in tasks))

@@ -11,7 +11,7 @@ from functools import partial
 
 from code_verifier import Grade, Sandbox
 from evals import Benchmark, Data, EvalsError, Grading, Question, Sample, SampleVerdict, plain
-from selfplay.tasks.held_out import DATA, nano_tasks
+from selfplay.tasks.held_out import DATA, tasks_of
 from selfplay.tasks.nano import END
 from selfplay.tasks.template import NANO
 
@@ -30,7 +30,7 @@ def load(name: str, data: Data) -> Benchmark:
         raise EvalsError(f"{name} comes with populab-selfplay; leave out --data")
     questions = tuple(
         Question(t.task.id, {"prompt": NANO.solve_prompt(t.task)}, t.task, t.level)
-        for t in nano_tasks(name)
+        for t in tasks_of(name)
     )
     digest = hashlib.blake2b((DATA / f"{name}.jsonl").read_bytes(), digest_size=16)
     return Benchmark(

@@ -30,7 +30,7 @@ from selfplay.run import Run
 from selfplay.sampling.prompts import Prompts, without_comments
 from selfplay.sampling.texts import Proposed
 from selfplay.tasks.buffer import draw_from, shuffled
-from selfplay.tasks.held_out import Guard, equal_task, shipped_rows
+from selfplay.tasks.held_out import DATA, Guard, equal_task
 from selfplay.tasks.kind import CALLS, TaskKind, is_taskset
 from selfplay.tasks.template import Template
 
@@ -63,11 +63,12 @@ def seed_tasks(template: str, count: int, seed: int, guard: Guard | None = None)
         )
     if template != "nano":
         return [IDENTITY]
-    rows = shipped_rows("seed_tasks")
-    if count > len(rows):
-        raise ConfigError(f"rollout.seed_tasks is {count}; expected at most {len(rows)}")
-    start = seed % SEED_RUNS * (len(rows) // SEED_RUNS)
-    tasks = (Task.from_row(row, complete=True) for row in (*rows[start:], *rows[:start]))
+    lines = (DATA / "seed_tasks.jsonl").read_text(encoding="utf-8").splitlines()
+    if count > len(lines):
+        raise ConfigError(f"rollout.seed_tasks is {count}; expected at most {len(lines)}")
+    start = seed % SEED_RUNS * (len(lines) // SEED_RUNS)
+    rows = map(json.loads, (*lines[start:], *lines[:start]))
+    tasks = (Task.from_row(row, complete=True) for row in rows)
     free = (task for task in tasks if equal_task(task, guard or {}) is None)
     return [replace(task, id=f"seed-{i}") for i, task in enumerate(islice(free, count))]
 

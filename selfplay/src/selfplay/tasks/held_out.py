@@ -1,17 +1,16 @@
 """The held-out tasks of a run, and the sets of tasks that come with the package."""
 
 import ast
-import json
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from code_verifier import CodeVerifierError, Task, measure, strip_comments
+from code_verifier import CodeVerifierError, Task, measure, read_rows, strip_comments
 from selfplay.errors import ConfigError
 from selfplay.settings import one_of
 
@@ -35,12 +34,6 @@ class HeldOutTask:
     level: int
 
 
-def nano_tasks(name: str) -> list[HeldOutTask]:
-    """Return the tasks of one of `NANO_SETS`."""
-    rows = shipped_rows(name)
-    return [HeldOutTask(Task.from_row(row, complete=True), row["level"]) for row in rows]
-
-
 def held_out_tasks(sources: Iterable[str | Task], count: int) -> list[HeldOutTask]:
     """Return up to `count` tasks, spread evenly over the kinds and levels of the sources.
 
@@ -49,7 +42,8 @@ def held_out_tasks(sources: Iterable[str | Task], count: int) -> list[HeldOutTas
     """
     groups: dict[tuple[str, int], list[HeldOutTask]] = defaultdict(list)
     for source in sources:
-        for held_out in _read(source):
+        given = [HeldOutTask(source, 0)] if isinstance(source, Task) else tasks_of(source)
+        for held_out in given:
             groups[held_out.task.kind, held_out.level].append(held_out)
     if not groups:
         return []
@@ -112,29 +106,22 @@ def _bare(program: str) -> Hashable:
     return structure, *values
 
 
-def _read(source: str | Task) -> list[HeldOutTask]:
-    if isinstance(source, Task):
-        return [HeldOutTask(source, 0)]
-    if source in NANO_SETS:
-        return nano_tasks(source)
-    path = DATA / f"{source}.jsonl" if source == EASY else Path(source)
+def tasks_of(source: str) -> list[HeldOutTask]:
+    """Return all tasks of a source of `held_out_tasks`: one of `SHIPPED`, or a file."""
+    path = DATA / f"{source}.jsonl" if source in SHIPPED else Path(source)
     if not path.is_file():
         expected = one_of(source, SHIPPED)
         raise ConfigError(
             f"eval.held_out: {source!r} is neither a set of held-out tasks nor a file; {expected}"
         )
     tasks = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        try:
-            row = {"id": f"{path.name}/{number}", **json.loads(line)}
-            task, level = Task.from_row(row, complete=True), int(row.get("level", 0))
-        except (ValueError, TypeError, CodeVerifierError) as error:
-            raise ConfigError(f"{path}, line {number}: not a task: {error}") from error
-        tasks.append(HeldOutTask(task, level))
+    try:
+        for number, row in read_rows(path):
+            try:
+                task = Task.from_row({"id": f"{path.name}/{number}", **row}, complete=True)
+                tasks.append(HeldOutTask(task, int(row.get("level", 0))))
+            except (ValueError, TypeError) as error:
+                raise ConfigError(f"{path}, line {number}: not a task: {error}") from error
+    except CodeVerifierError as error:
+        raise ConfigError(str(error)) from error
     return tasks
-
-
-@cache
-def shipped_rows(name: str) -> Sequence[dict[str, Any]]:
-    """Return the rows of a set that comes with the package, or of `seed_tasks`."""
-    return [*map(json.loads, (DATA / f"{name}.jsonl").read_text(encoding="utf-8").splitlines())]
