@@ -5,10 +5,8 @@ Read `train_step` first. Each phase is a function that your own training loop ca
 """
 
 import math
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
 
 import click
 import msgspec
@@ -24,32 +22,29 @@ from selfplay.files.rows import BASE, GIVEN, BirthRow, MemberRow, ResourceRow, S
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.rewards import needed_by, training_samples
 from selfplay.machine.devices import memory_mb
-from selfplay.reports.progress import Progress
 from selfplay.run import Run, code_version
 from selfplay.sampling.judge import program_metrics
 from selfplay.sampling.texts import Attempt, Proposed
 from selfplay.step_rows import metrics_row, task_row
 
-T = TypeVar("T")
-
 
 def train_step(run: Run) -> StepRow:
     """Do one step of the run, record it, and return its row."""
-    step, config, clock = run.step + 1, run.config, Clock(run.progress)
-    clock.phase("match")
+    step, config, progress = run.step + 1, run.config, run.progress
+    progress.phase("match")
     matches = match(run, step)
     proposed = propose(run, matches, step)
     if config.proposers:
-        clock.phase("propose")
-        proposed = clock.then("verify", proposed)
+        progress.phase("propose")
+        proposed = progress.after(proposed, "verify")
     verified = verify(run, proposed)
-    clock.phase("solve")
+    progress.phase("solve")
     solved, replayed = solve(run, verified, step)
-    clock.phase("update")
+    progress.phase("update")
     rewards = run.extensions.teacher_reward, run.extensions.student_reward
     samples = training_samples(solved, config, replayed, *rewards)
     factor = config.learner.schedule(step, config.steps)
-    stats = run.population.update(samples, factor, run.progress.advance, run.rates)
+    stats = run.population.update(samples, factor, progress.advance, run.rates)
     for member, update in stats.items():
         if update.skipped:
             line = f"step {step}: {member} learns nothing: {update.skipped}"
@@ -57,12 +52,12 @@ def train_step(run: Run) -> StepRow:
     record_outcomes(run, matches, solved)
     births = []
     if run.league is not None and config.evolves(step):
-        clock.phase("evolve")
+        progress.phase("evolve")
         births = evolve(run, run.league, step)
     if not run.population.shares_parameters:
-        clock.phase("weight_sync")
+        progress.phase("weight_sync")
     run.population.sync(step)
-    return record_step(run, matches, solved, samples, stats, births, clock)
+    return record_step(run, matches, solved, samples, stats, births)
 
 
 def match(run: Run, step: int) -> list[Pair]:
@@ -224,17 +219,15 @@ def record_step(
     samples: Sequence[TrainingSample],
     stats: Mapping[str, MemberRow],
     births: Sequence[BirthRow] = (),
-    clock: "Clock | None" = None,
 ) -> StepRow:
     """Record the step after `run.step`, which it increments, and return the step's row.
 
     Adds tasks to the buffer, evaluates and saves a checkpoint if due, shows progress, and calls
-    callbacks; `run.ended` says whether one returned True. Call `population.sync` before. clock: the
-    timer of the step's phases.
+    callbacks; `run.ended` says whether one returned True. Call `population.sync` before. The row
+    has the seconds of the phases that `run.progress` was told of.
     """
     step, config = run.step + 1, run.config
-    clock = clock or Clock(run.progress)
-    clock.phase("save")
+    run.progress.phase("save")
     new_structures = remember(run, solved, step)
     for sample in samples:
         if sample.text is not None:
@@ -243,10 +236,11 @@ def record_step(
     append_rows(run.directory / TASKS, tasks)
     measured = []
     if config.measures(step):
-        clock.phase("eval")
+        run.progress.phase("eval")
         measured = evaluate_members(run, step, {birth.child for birth in births})
         append_rows(run.directory / EVALS, measured)
-    row = metrics_row(run, matches, solved, samples, stats, births, new_structures, clock.seconds())
+    seconds = run.progress.seconds()
+    row = metrics_row(run, matches, solved, samples, stats, births, new_structures, seconds)
     append_rows(run.directory / METRICS, [row])
     append_rows(run.directory / RESOURCES, [ResourceRow(step, memory_mb(), code_version())])
     run.step = step
@@ -259,27 +253,3 @@ def record_step(
     if run.ended and not is_saved:
         save_checkpoint(run)
     return row
-
-
-class Clock:
-    """Times the phases of a step, and shows the current one."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._starts: dict[str, float] = {}
-
-    def phase(self, name: str) -> None:
-        """End the current phase and begin this one."""
-        self._starts[name] = time.perf_counter()
-        self._progress.phase(name)
-
-    def then(self, name: str, items: Iterable[T]) -> Iterator[T]:
-        """Yield the items, then begin this phase."""
-        yield from items
-        self.phase(name)
-
-    def seconds(self) -> dict[str, float]:
-        """Return the seconds of each phase so far."""
-        ends = [*self._starts.values(), time.perf_counter()][1:]
-        phases = zip(self._starts.items(), ends, strict=True)
-        return {name: round(end - start, 4) for (name, start), end in phases}

@@ -231,6 +231,7 @@ def _begin(run: Run) -> None:
         rows = evaluate_members(run, 0)
         append_rows(run.directory / files.EVALS, rows)
         run.progress.measured(rows)
+    run.progress.seconds()  # of no step
     checkpoints.save_checkpoint(run)
 
 

@@ -3,11 +3,14 @@
 A line is also printed after a minute without one.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from time import monotonic
+from typing import TypeVar
 
 import click
 from rich import progress as bars
@@ -22,6 +25,7 @@ from selfplay.reports.findings import faults, not_judged
 from selfplay.reports.pages import counted, duration
 from selfplay.terminal import program, quote, wrap
 
+T = TypeVar("T")
 EVERY = 5
 """Steps between two lines."""
 PATIENCE_S = 60.0
@@ -34,7 +38,7 @@ LEARNING = (
 
 
 class Progress:
-    """Prints steps, phases, gains over the frozen base, births and evaluations.
+    """Prints steps, phases, gains over the frozen base, births and evaluations; times the phases.
 
     console: standard error by default.
     """
@@ -51,6 +55,8 @@ class Progress:
         self._idle: set[str] = set()
         """Roles that learn nothing."""
         self._last_line = monotonic()
+        self._starts: list[tuple[str, float]] = []
+        """Phases since the last call of `seconds`, and when they began."""
         self._bar = bars.Progress(
             *("{task.description}", bars.BarColumn(20), bars.MofNCompleteColumn()),
             *(bars.TimeElapsedColumn(), "{task.fields[left]}"),
@@ -73,7 +79,7 @@ class Progress:
         done: number of steps done; earlier, measured: their rows, and those of evaluations.
         """
         self._run = RunRecord(directory, {}, tuple(earlier), tuple(measured))
-        self._config, self.done = config, done
+        self._config, self.done, self._starts = config, done, []
         self._print(_header(config, directory, done))
         self._print(f"  {program()} resume {quote(directory)}", whole=True)
         if not done and (warning := _warning(config)):
@@ -102,9 +108,23 @@ class Progress:
 
     def phase(self, phase: str) -> None:
         """Show the phase that begins. The bar starts with the first, after the base is loaded."""
+        self._starts.append((phase, monotonic()))
         self._bar.remove_task(self._phase)
         self._phase = self._bar.add_task(phase.replace("_", " "), total=None, left="")
         self._bar.start()
+
+    def after(self, items: Iterable[T], phase: str) -> Iterator[T]:
+        """Yield the items, then begin a phase."""
+        yield from items
+        self.phase(phase)
+
+    def seconds(self) -> dict[str, float]:
+        """End the current phase; return the seconds of each since the last call."""
+        spent = defaultdict[str, float](float)
+        for (name, start), (_, end) in pairwise([*self._starts, ("", monotonic())]):
+            spent[name] += end - start
+        self._starts = []
+        return {name: round(time, 4) for name, time in spent.items()}
 
     def advance(self, done: int, total: int) -> None:
         """Show how much of the phase's work is done."""
