@@ -12,7 +12,7 @@ from selfplay.files.intervals import mean_and_error
 from selfplay.files.record import Life, Points, RunRecord, downsample, smooth
 from selfplay.files.rows import BASE, START, BirthRow
 
-MOST_POINTS, MOST_LABELLED, MOST_REASONS = 200, 10, 8
+MOST_POINTS, MOST_REASONS = 200, 8
 FEW = 8
 """Most evaluations that are each marked with a dot and a tick."""
 LETTER = 6.5
@@ -153,21 +153,6 @@ def _colour(rows: Sequence[dict[str, Any]], name: str, names: Sequence[str]) -> 
     )
     scale = alt.Scale(domain=list(names))
     return alt.Color(f"{name}:N", legend=legend if len(drawn) > 1 else None, scale=scale)
-
-
-def ratings(run: RunRecord, role: str) -> alt.LayerChart | None:
-    """Return the rating (mu ± sigma) of every member of a role over the steps of its life."""
-    rows = []
-    lives = [life for life in run.lives() if life.role == role]
-    for life in lives:
-        end = run.last if life.died is None else life.died
-        track = [
-            _band(step.step, life.name, *step.ratings[life.name])
-            for step in run.steps
-            if life.born <= step.step <= end and life.name in step.ratings
-        ]
-        rows += track[:: -(-len(track) // MOST_POINTS) or 1]
-    return bands(rows, "member", [life.name for life in lives], "TrueSkill rating, μ ± σ")
 
 
 def held_out(run: RunRecord) -> alt.LayerChart | None:
@@ -314,40 +299,6 @@ def lineage(run: RunRecord) -> alt.LayerChart | None:
     ]
     chart: alt.LayerChart = alt.LayerChart(layer=layers).resolve_scale(color="independent")
     return chart.properties(width=1040, height=alt.Step(40))
-
-
-def payoffs(run: RunRecord) -> alt.LayerChart | None:
-    """Return a matrix of solve rates: teachers, by quarter of the run, against students."""
-    rates_of: dict[tuple[str, str], list[float]] = defaultdict(list)
-    size = -(-len(run.steps) // 4)
-    for start in range(0, len(run.steps), size):
-        part = run.steps[start : start + size]
-        steps = f"step {part[0].step}" + (f" to {part[-1].step}" if part[1:] else "")
-        for m in (match for step in part for match in step.matches):
-            if m.observed is not None and m.teacher != m.student:
-                rates_of[f"{steps}: {m.teacher}", m.student].append(m.observed)
-    if not rates_of:
-        return None
-    rows = [
-        {"teacher": teacher, "student": student}
-        | {"solved": fmean(rates), "matches": len(rates), "label": f"{fmean(rates):.0%}"}
-        for (teacher, student), rates in rates_of.items()
-    ]
-    order, matched = (list(dict.fromkeys(names)) for names in zip(*rates_of, strict=True))
-    students = [life.name for life in run.lives() if life.name in matched]
-    across = alt.Axis(orient="top", labelAngle=0)
-    base = alt.Chart(alt.InlineData(values=rows)).encode(
-        x=alt.X("student:O", sort=students, title=None, axis=across),
-        y=alt.Y("teacher:O", sort=order, title=None),
-        tooltip=["teacher:N", "student:N", alt.Tooltip("solved:Q", format=".0%"), "matches:Q"],
-    )
-    legend = alt.Legend(format="%", orient="bottom", gradientLength=160)
-    shade = alt.Color("solved:Q", scale=alt.Scale(scheme="viridis", domain=[0, 1]), legend=legend)
-    ink = alt.when("datum.solved > 0.6").then(alt.value("black")).otherwise(alt.value("white"))
-    layers = [base.mark_rect().encode(color=shade)]
-    if len(students) <= MOST_LABELLED:
-        layers.append(base.mark_text(fontSize=10).encode(text="label:N", color=ink))
-    return alt.LayerChart(layer=layers).properties(width=480, height=alt.Step(20))
 
 
 def rejected(run: RunRecord) -> alt.LayerChart | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import UnsetType
 
+from league import League, panels
 from lora_evo.files import check_output
 from lora_evo.terminal import text_table
 from selfplay.files.intervals import gain_text
@@ -72,7 +73,6 @@ _LIVES = (
     "its end: the last evaluation, in points. For a student: its held-out gain. For a teacher: how "
     "much less the base solves of its tasks than of the base's own. Grey: not evaluated."
 )
-_MATRIX = "The share of attempts at a teacher's tasks that a student solved, by quarter."
 PLUS_MINUS = "±: one standard error over the tasks."
 
 
@@ -99,7 +99,7 @@ def report(directory: Path, page: Path) -> None:
 
     Charts are over steps, or over the tokens sampled so far. The gallery shows tasks of the first,
     middle and last step. Equal runs give equal bytes. Raises RunDirectoryError for a run that
-    cannot be read.
+    cannot be read, LeagueError for its league.
 
     Example:
 
@@ -142,9 +142,7 @@ def report_charts(run: RunRecord) -> dict[str, tuple["alt.TopLevelMixin", str]]:
         f"eval: {teachers} tasks, solved by the base": (charts.taught(run), _TAUGHT + teaching),
         "eval: Held-out gain by kind of task": (charts.held_out_kinds(run), _BY_KIND),
         "lineage: Family tree": (charts.lineage(run), _LIVES),
-        "population: Ratings of the teachers": (charts.ratings(run, "teacher"), ""),
-        "population: Ratings of the students": (charts.ratings(run, "student"), ""),
-        "population: Teachers against students": (charts.payoffs(run), _MATRIX),
+        **_of_league(run.directory / "league"),
         "tasks: Rejected proposals": (charts.rejected(run), ""),
         "tasks: Solve rates of the tasks": (charts.solve_rates(run), solved),
     }
@@ -160,6 +158,14 @@ def report_charts(run: RunRecord) -> dict[str, tuple["alt.TopLevelMixin", str]]:
         chart = charts.curves(lines, m.unit, "role")
         hinted[f"health: {m.title}"] = chart, m.hint.format(reference)
     return {name: (chart, hint) for name, (chart, hint) in hinted.items() if chart is not None}
+
+
+def _of_league(home: Path) -> dict[str, tuple[Any, str]]:
+    """Return the charts that `league report --html` draws; none without a league."""
+    if not home.is_dir():
+        return {}
+    with League(home, read_only=True) as league:
+        return {f"population: {p.title}": (p.chart, p.hint) for p in panels(league)}
 
 
 def summary(directory: Path) -> str:
