@@ -31,7 +31,7 @@ def main(home: Path, steps: int = 3) -> dict[str, float]:
             stats = run.population.update(samples, factor)
             sp.record_outcomes(run, matches, solved)
             run.population.sync(step)
-            sp.record_step(run, matches, solved, samples, stats)
+            sp.record_step(run, solved, samples, stats)
         return dict(run.state)
 
 

@@ -69,12 +69,12 @@ def seen(runs, tmp_path_factory):
 def test_two_teachers_and_four_students_meet_and_half_are_replaced(runs, seen):
     assert seen.before == ("t0", "t1", "s0", "s1", "s2", "s3")
     assert [b.child for b in seen.births] == ["t2", "s4", "s5"]
-    rows = runs.rows(seen.home / "metrics.jsonl")
-    for row, names in zip(rows, (seen.before, seen.after), strict=True):
+    rows = runs.rows(seen.home / "tasks.jsonl")
+    for number, names in enumerate((seen.before, seen.after), 1):
         # Every student meets a teacher; every teacher is met.
-        matches = row["matches"]
-        assert sorted(m["student"] for m in matches) == sorted(n for n in names if n[0] == "s")
-        assert {m["teacher"] for m in matches} == {n for n in names if n[0] == "t"}
+        met = {(row["teacher"], row["student"]) for row in rows if row["step"] == number}
+        assert sorted(student for _, student in met) == sorted(n for n in names if n[0] == "s")
+        assert {teacher for teacher, _ in met} == {n for n in names if n[0] == "t"}
     teacher, *students = seen.births
     assert (teacher.operator, len(teacher.parents)) == ("svd_structured", 1)
     for student in students:

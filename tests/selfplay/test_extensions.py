@@ -309,7 +309,7 @@ def own_loop(run):
         record_outcomes(run, matches, solved)
         births = evolve(run, run.league, step) if run.config.evolves(step) else []
         run.population.sync(step)
-        row = record_step(run, matches, solved, samples, stats, births)
+        row = record_step(run, solved, samples, stats, births)
         assert (row.step, run.step) == (step, step)
 
 

@@ -24,7 +24,7 @@ def test_frames_hold_what_the_files_hold(whole):
     assert set(evals_["member"]) >= {"base", "s2"}
     assert "solving/difference" in evals_
     assert len(frames["steps"]) == 4
-    assert set(frames) >= {"members", "ratings", "matches"}
+    assert set(frames) >= {"members", "ratings"}
 
 
 def test_a_run_shows_itself_in_one_line(whole):

@@ -102,7 +102,7 @@ def test_a_step_with_faults_teaches_what_the_step_without_those_tasks_teaches(ru
             matches = match(run, 1)
             solved, _ = solve(run, verify(run, propose(run, matches, 1)), 1)
             samples = training_samples(solved, config)
-            row = metrics_row(run, matches, solved, samples, {}, (), 0, {})
+            row = metrics_row(run, solved, samples, {}, (), 0, {})
             stepped.append((solved, row, run.sandbox.failed))
     (clean, _, none), (faulty, row, failed) = stepped
     assert not none

@@ -57,7 +57,7 @@ def train_step(run: Run) -> StepRow:
     if not run.population.shares_parameters:
         progress.phase("weight_sync")
     run.population.sync(step)
-    return record_step(run, matches, solved, samples, stats, births)
+    return record_step(run, solved, samples, stats, births)
 
 
 def match(run: Run, step: int) -> list[Pair]:
@@ -214,7 +214,6 @@ def remember(run: Run, solved: Sequence[Proposed], step: int) -> int:
 
 def record_step(
     run: Run,
-    matches: Sequence[Pair],
     solved: Sequence[Proposed],
     samples: Sequence[TrainingSample],
     stats: Mapping[str, MemberRow],
@@ -240,7 +239,7 @@ def record_step(
         measured = evaluate_members(run, step, {birth.child for birth in births})
         append_rows(run.directory / EVALS, measured)
     seconds = run.progress.seconds()
-    row = metrics_row(run, matches, solved, samples, stats, births, new_structures, seconds)
+    row = metrics_row(run, solved, samples, stats, births, new_structures, seconds)
     append_rows(run.directory / METRICS, [row])
     append_rows(run.directory / RESOURCES, [ResourceRow(step, memory_mb(), code_version())])
     run.step = step

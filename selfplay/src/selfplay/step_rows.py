@@ -10,7 +10,6 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from code_verifier import Status
-from league import Pair
 from selfplay.files import rows
 from selfplay.files.rows import COMPLEXITY, finite, mean
 from selfplay.learning.batch import TrainingSample
@@ -54,7 +53,6 @@ def task_row(p: Proposed, step: int) -> rows.TaskRow:
 
 def metrics_row(
     run: Run,
-    matches: Sequence[Pair],
     solved: Sequence[Proposed],
     samples: Sequence[TrainingSample],
     stats: Mapping[str, rows.MemberRow],
@@ -90,7 +88,6 @@ def metrics_row(
             if name is not None
         },
         ratings=_ratings(run),
-        matches=tuple(_match_row(m, solved) for m in matches),
         evolution=tuple(births),
         frac_reward_zero_std=frac_reward_zero_std(samples),
         tokens=rows.TokensRow(_sampled(solved, samples), trained),
@@ -181,11 +178,6 @@ def _member_row(
     row["cut"] = mean([float(rollout.finish_reason == "length") for rollout in rollouts])
     role = "agent" if proposals and tasks else "teacher" if proposals else "student"
     return replace(stats, role=role, **row)
-
-
-def _match_row(m: Pair, solved: Sequence[Proposed]) -> rows.MatchRow:
-    of_match = [p for p in solved if p.match == (m.teacher, m.student)]
-    return rows.MatchRow(m.teacher, m.student, finite(m.predicted), _solve_rate(of_match))
 
 
 def _ratings(run: Run) -> dict[str, tuple[float, float]]:

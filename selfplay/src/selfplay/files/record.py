@@ -155,8 +155,8 @@ class RunRecord:
         return base, dict(sorted(rates.items()))
 
     def to_pandas(self) -> dict[str, Any]:
-        """Return a `pandas.DataFrame` each of steps, tasks, attempts, members, ratings, matches,
-        evals and lineage.
+        """Return a `pandas.DataFrame` each of steps, tasks, attempts, members, ratings, evals and
+        lineage.
 
         A nested value becomes a column of its own, `outer/inner`. Needs pandas.
         """
@@ -164,7 +164,7 @@ class RunRecord:
             import pandas
         except ImportError as error:
             raise SelfplayError(f"to_pandas needs pandas; type: {pip_install('pandas')}") from error
-        nested = ("members", "ratings", "matches", "evolution")
+        nested = ("members", "ratings", "evolution")
         tasks = list(self.tasks())
         tables = {
             "steps": [_plain(row, *nested) for row in self.steps],
@@ -185,7 +185,6 @@ class RunRecord:
                 for row in self.steps
                 for name, (mu, sigma) in row.ratings.items()
             ],
-            "matches": [{"step": s.step, **_plain(m)} for s in self.steps for m in s.matches],
             "evals": [_plain(row) for row in self.evals],
             "lineage": [
                 {"member": life.name, "role": life.role, "born": life.born, "died": life.died}

@@ -23,7 +23,7 @@ T = TypeVar("T", bound=Struct)
 Maybe = float | None | UnsetType
 """A number; None without a value, UNSET if it does not apply."""
 GIVEN = "tasks"
-"""Name of the file `rollout.tasks` in the league and in matches, in place of a teacher's."""
+"""Name of the file `rollout.tasks` in the league, in place of a teacher's."""
 BASE = "base"
 """Name and role of the frozen base in the rows."""
 COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")
@@ -141,15 +141,6 @@ class TokensRow(Struct, frozen=True):
     trained: int = 0
 
 
-class MatchRow(Struct, frozen=True):
-    """A match of the step with its predicted and observed solve rate."""
-
-    teacher: str
-    student: str
-    predicted: float | None = None
-    observed: float | None = None
-
-
 class BirthRow(Struct, frozen=True):
     """One replacement."""
 
@@ -244,7 +235,6 @@ class StepRow(Struct, frozen=True, kw_only=True):
     members: dict[str, MemberRow] = {}
     ratings: dict[str, tuple[float, float]] = {}
     """mu and sigma after the step."""
-    matches: tuple[MatchRow, ...] = ()
     evolution: tuple[BirthRow, ...] = ()
     frac_reward_zero_std: float | None = None
     """Share of tasks whose attempts all earned the same reward (as in TRL)."""
