@@ -167,7 +167,6 @@ def _teaching_row(run: Run, proposals: Sequence[Proposed]) -> TeachingRow:
         base_solve_rate=mean(rates),
         reward=mean(rewards),
         new_structures=len({m.structure for m in programs} - run.structures.keys()),
-        complexity={n: mean([float(getattr(m, n)) for m in programs]) for n in rows.COMPLEXITY},
         rates=tuple(rates),
         rewards=tuple(rewards),
         not_judged=len(proposals) - len(judged) + sum(p.not_judged for p in judged) or UNSET,

@@ -205,8 +205,6 @@ class MemberRow(Struct, frozen=True, kw_only=True):
     mismatch_kl: Maybe = UNSET
     """Mean k3 estimate of KL(sampler || learner), in nats a token: r - 1 - log r, r = learner /
     sampler, clamped to [e^-10, e^10]."""
-    mismatch_share: Maybe = UNSET
-    """Share of tokens whose r was clamped, if any."""
     kl: Maybe = UNSET
     """Mean k3 estimate of KL(policy || `learner.reference`), in nats a token; only with beta."""
     skipped: str | UnsetType = UNSET
@@ -331,7 +329,6 @@ class TeachingRow(Struct, frozen=True, kw_only=True):
     """Mean reward (`populora`) as if the base were the student."""
     new_structures: int | None = None
     """Number of program structures that the run has not seen."""
-    complexity: dict[str, float | None] = {}
     rates: tuple[float, ...] = ()
     """The base's solve rate of each valid task."""
     rewards: tuple[float, ...] = ()

@@ -24,7 +24,6 @@ class StatsSum:
     importance: float = 0.0
     truncated: float = 0.0
     mismatch_kl: float = 0.0
-    apart: float = 0.0
     kl_tokens: float = 0.0
     logp_difference_max: float = 0.0
     kl: float = 0.0
@@ -63,7 +62,6 @@ class StatsSum:
         # expm1 keeps the tiny differences that exp() - 1 would round away.
         near = log_ratio.double().clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
         self.mismatch_kl += float((near.expm1() - near).sum())
-        self.apart += float((log_ratio.abs() > LOG_RATIO_LIMIT).sum())
         self.logp_difference_max = max(self.logp_difference_max, float(log_ratio.abs().max()))
         if kl is not None:
             self.kl += float(kl.sum())
@@ -86,7 +84,6 @@ class StatsSum:
             importance_sampling_clip_ratio=finite(self.truncated / n),
             logp_difference_max=finite(self.logp_difference_max if self.learned else nan),
             mismatch_kl=finite(self.mismatch_kl / n),
-            mismatch_share=self.apart / n if self.apart else UNSET,
             kl=self.kl / self.kl_tokens if self.kl_tokens and isfinite(self.kl) else UNSET,
             **of_update,
         )
