@@ -40,16 +40,16 @@ WRONG = [
     ("lineage nowhere", "not a folder"),
     ("retention p1", "no lineage.json, so its parents are not known"),
     ("retention p2 --parent nowhere", "not a folder"),
-    ("retention p2 --model base", "--model needs --probes or --train"),
-    ("retention p2 --probes rows.jsonl", "they need --model"),
-    pytest.param("retention p2 --parent p1 --model p1 --probes no.jsonl", "no.jsonl", marks=MODEL),
-    pytest.param("retention p2 --parent p1 --model p1 --probes bad.jsonl", "2: exp", marks=MODEL),
+    ("retention p2 --model base", "--model and --train need each other"),
+    ("retention p2 --train rows.jsonl", "--model and --train need each other"),
+    pytest.param("retention p2 --parent p1 --model p1 --train no.jsonl", "no.jsonl", marks=MODEL),
+    pytest.param("retention p2 --parent p1 --model p1 --train bad.jsonl", "2: exp", marks=MODEL),
 ]
 
 
 @pytest.mark.parametrize(("words", "reason"), WRONG)
 def test_wrong_usage(home, words, reason):
-    (home / "bad.jsonl").write_text('{"prompt": "ab"}\n{"prompt": 3}\n')
+    (home / "bad.jsonl").write_text('{"prompt": "ab", "completion": "c"}\n{"prompt": "ab"}\n')
     refused(words, reason)
 
 

@@ -2,11 +2,13 @@
 
 import json
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
 import torch
+from json_lines import write_rows
 from small_models import small_model
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
@@ -127,14 +129,16 @@ def test_retention_runs_on_a_base_in_4_bits(model_folder, trained, tmp_path, cap
     mutate_directory("full_gaussian", trained, tmp_path / "child", seed=1)
     assert read_lineage(tmp_path / "child").quantization == NF4
     assert f"bitsandbytes' {NF4}" in (tmp_path / "child" / "README.md").read_text()
-    (tmp_path / "probes.jsonl").write_text(json.dumps({"prompt": "abc", "completion": "d"}))
+    rows = [{"prompt": str(n), "completion": "d"} for n in range(40)]
+    write_rows(tmp_path / "rows.jsonl", rows)
     command = ["retention", str(tmp_path / "child"), "--model", str(model_folder)]
-    command += ["--probes", str(tmp_path / "probes.jsonl")]
+    command += ["--train", str(tmp_path / "rows.jsonl"), "--steps", "2"]
     with pytest.raises(SystemExit):
         main(command)
     assert "set load_in_4bit (--load-in-4bit)" in capsys.readouterr().err
-    main([*command, "--load-in-4bit"])
-    assert "KL(parent||child)" in capsys.readouterr().out
+    with suppress(SystemExit):  # whether it recovers is not asked
+        main([*command, "--load-in-4bit"])
+    assert "in training: at its best parent's level" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

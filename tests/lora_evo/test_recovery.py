@@ -35,7 +35,7 @@ from lora_evo.recovery import (
     recovery,
     recovery_step,
 )
-from lora_evo.retention_rows import PromptRow, split_rows
+from lora_evo.retention_rows import PromptRow, encode_row, read_rows, split_rows
 
 LETTERS = "abcdefghij"
 CPU = torch.device("cpu")
@@ -95,10 +95,40 @@ def test_rows_of_one_prompt_are_on_one_side():
     assert (len(train), len(held_out)) == (64, 16)
     assert not {r.prompt for r in train} & {r.prompt for r in held_out}
     assert split_rows(rows) == (train, held_out)
-    with pytest.raises(LoraEvoError, match="line 3 has no completion"):
-        split_rows([*rows[:2], PromptRow(3, "x")])
     with pytest.raises(LoraEvoError, match="2 rows are held out, expected at least 8"):
         split_rows(rows[:10])
+
+
+def test_prompt_and_completion_become_tokens_apart():
+    started = letter_tokenizer(LETTERS, ("<s>", "</s>"), start=True)
+    assert encode_row(PromptRow(1, "abc", "de"), started, 6) == TokenPair((0, 2, 3, 4), (5, 6))
+    for completion, reason in (
+        ("def", "line 7 has 7 tokens, the model reads at most 6"),
+        ("1", "line 7: the prompt or the completion has no"),
+    ):
+        with pytest.raises(LoraEvoError, match=reason):
+            encode_row(PromptRow(7, "abc", completion), started, 6)
+
+
+def test_rows_are_read_with_their_lines(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    text = '{"prompt": "a", "completion": "\u2028"}\n\n{"prompt": "b", "completion": "c", "d": 1}\n'
+    file.write_text(text, encoding="utf-8")
+    assert read_rows(file) == [PromptRow(1, "a", "\u2028"), PromptRow(3, "b", "c")]
+
+
+def test_bad_rows_are_named_by_line(tmp_path):
+    for payload, reason in (
+        *((b"", "holds no rows"), (b"\xff\xfe", "cannot read")),
+        (b'{"prompt": "a", "completion": "b"}\n{"prompt": ', "line 2 is not JSON"),
+        (b'{"prompt": "a", "completion": "b"}\n["a"]', "line 2: expected"),
+        (b'{"prompt": "", "completion": "b"}', "line 1: expected"),
+        (b'{"prompt": "a"}', "line 1: expected"),
+        (b'{"prompt": "a", "completion": [1]}', "line 1: expected"),
+    ):
+        (tmp_path / "rows.jsonl").write_bytes(payload)
+        with pytest.raises(LoraEvoError, match=reason):
+            read_rows(tmp_path / "rows.jsonl")
 
 
 def row(number, answer="abcd"):
@@ -200,11 +230,13 @@ def test_fitness_is_the_geometric_mean_of_probabilities(home):
 @pytest.fixture(scope="module")
 def recovered(home):
     """The child's recovery, and the calls of its progress."""
-    calls = []
+    calls, base = [], load(home)
+    layers = [type(layer) for layer in base.model.modules()]
     found = recovery(
-        load(home), {"p": load_adapter(home / "p")}, load_adapter(home / "c"), ROWS, steps=12,
+        base, {"p": load_adapter(home / "p")}, load_adapter(home / "c"), ROWS, steps=12,
         learning_rate=1e-3, progress=lambda done, total: calls.append((done, total)),
     )  # fmt: skip
+    assert [type(layer) for layer in base.model.modules()] == layers
     return found, calls
 
 

@@ -8,7 +8,8 @@ its completion's tokens.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from statistics import fmean, median_low
 from typing import Any, Self
@@ -17,13 +18,13 @@ import numpy as np
 import torch
 
 from lora_evo.model.base import BaseModel, fitted
-from lora_evo.model.stacked_lora import import_adapter, starting_a
+from lora_evo.model.stacked_lora import StackedAdapters, import_adapter, stack_saved, starting_a
 from lora_evo.model.supervised import SupervisedLearner, drawn
 from lora_evo.peft.adapter import Adapter, Slot
-from lora_evo.probe import BATCH_SIZE, stacked
 from lora_evo.random_streams import derive_seed, stream
 from lora_evo.retention_rows import PromptRow, encode_row, split_rows
 
+_BATCH_SIZE = 8
 USUAL_CHECKS = (0, 1, 2, 4, 6, 8, 10, 12, 16, 20, 24, 30, 36, 42, 50)
 CHILD, CONTINUED, RESET = "child", "continued", "reset"
 """Trained adapters: the child, the first parent, and a fresh adapter."""
@@ -39,6 +40,19 @@ _DELTA = 0.02
 Curve = tuple[float, ...]
 _SEEDS = 5
 """Orders of the rows, with a training of the child and its controls for each."""
+
+
+@contextmanager
+def _stacked(
+    base: BaseModel, parents: Mapping[str, Adapter], child: Adapter
+) -> Iterator[StackedAdapters]:
+    """Put the child, as member 0, and its parents on the base inside the block."""
+    adapters = {"the child": child} | {f"parent {name}": p for name, p in parents.items()}
+    stack = stack_saved(base.model, {name: fitted(base, a, name) for name, a in adapters.items()})
+    try:
+        yield stack
+    finally:
+        stack.remove()
 
 
 @dataclass(frozen=True)
@@ -137,8 +151,8 @@ def recovery(
     child = fitted(base, child, "the child")
     curves: dict[str, list[Curve]] = {CHILD: [], CONTINUED: [], RESET: []}
     count = 0
-    with stacked(base, parents, child) as stack:
-        budget = BATCH_SIZE * 512
+    with _stacked(base, parents, child) as stack:
+        budget = _BATCH_SIZE * 512
         learner = SupervisedLearner(stack, learning_rate=learning_rate, micro_batch_tokens=budget)
         fitness = (learner.probabilities(1 + place, held_out) for place in range(len(parents)))
         levels = dict(zip(parents, map(Level.of, fitness), strict=True))
@@ -150,7 +164,7 @@ def recovery(
                 curve = []
                 for step in range(steps + 1):
                     if step:
-                        batch = [train[i] for i in drawn(len(train), BATCH_SIZE, step, seed)]
+                        batch = [train[i] for i in drawn(len(train), _BATCH_SIZE, step, seed)]
                         learner.step(0, batch)
                         count += 1
                     if step in checks:

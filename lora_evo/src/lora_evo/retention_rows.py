@@ -1,4 +1,4 @@
-"""Rows on which a child is compared with its parents: prompts, with or without completions."""
+"""Rows on which a child and its controls are trained: prompts and completions."""
 
 import json
 from collections.abc import Sequence
@@ -20,16 +20,16 @@ FEWEST_HELD_OUT = 8
 
 @dataclass(frozen=True)
 class PromptRow:
-    """A prompt, with or without a completion."""
+    """A prompt and its completion."""
 
     line: int
     """Line in its file, from 1."""
     prompt: str
-    completion: str | None = None
+    completion: str
 
 
 def read_rows(path: PathLike) -> list[PromptRow]:
-    """Read rows `{"prompt": text, "completion"?: text}` of JSON Lines. Raises LoraEvoError."""
+    """Read rows `{"prompt": text, "completion": text}` of JSON Lines. Raises LoraEvoError."""
     try:
         lines = Path(path).read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -43,22 +43,19 @@ def read_rows(path: PathLike) -> list[PromptRow]:
         except ValueError as error:
             raise LoraEvoError(f"{path} line {number} is not JSON: {error}") from error
         fields = raw if isinstance(raw, dict) else {}
-        texts = fields.get("prompt"), fields.get("completion", "none")
+        texts = fields.get("prompt"), fields.get("completion")
         if not all(isinstance(text, str) and text for text in texts):
             raise LoraEvoError(
-                f'{path} line {number}: expected {{"prompt": text, "completion": text}}, of which '
-                "the completion may be left out"
+                f'{path} line {number}: expected {{"prompt": text, "completion": text}}'
             )
-        rows.append(PromptRow(number, fields["prompt"], fields.get("completion")))
+        rows.append(PromptRow(number, fields["prompt"], fields["completion"]))
     if not rows:
-        raise LoraEvoError(f'{path} holds no rows; expected lines like {{"prompt": "..."}}')
+        raise LoraEvoError(f"{path} holds no rows")
     return rows
 
 
 def split_rows(rows: Sequence[PromptRow]) -> tuple[list[PromptRow], list[PromptRow]]:
     """Return training rows, and rows of a held-out fifth of the prompts, drawn by their number."""
-    if incomplete := [row.line for row in rows if row.completion is None]:
-        raise LoraEvoError(f"line {incomplete[0]} has no completion ({len(incomplete)} such rows)")
     prompts = list(dict.fromkeys(row.prompt for row in rows))
     order = stream(derive_seed(0, "held out", len(prompts))).permutation(len(prompts))
     excluded = {prompts[number] for number in order[: round(HELD_OUT * len(prompts))]}
@@ -72,8 +69,8 @@ def split_rows(rows: Sequence[PromptRow]) -> tuple[list[PromptRow], list[PromptR
 
 def encode_row(row: PromptRow, tokenizer: Any, context: int | None) -> TokenPair:
     """Return the tokens of a row's prompt and completion. Raises LoraEvoError."""
-    pair = token_pair(tokenizer, row.prompt, row.completion or "", special=True)
-    if not pair.prompt_ids or (row.completion and not pair.completion_ids):
+    pair = token_pair(tokenizer, row.prompt, row.completion, special=True)
+    if not (pair.prompt_ids and pair.completion_ids):
         raise LoraEvoError(f"line {row.line}: the prompt or the completion has no tokens")
     if context is not None and pair.length > context:
         raise LoraEvoError(

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +22,9 @@ from lora_evo.terminal import (
 
 if TYPE_CHECKING:  # they bring torch
     from lora_evo.compare import Retention
-    from lora_evo.probe import Behaviour
     from lora_evo.recovery import Recovery
 
-    Measures = Mapping[str, tuple[Retention, Behaviour | None]]
+    Measures = Mapping[str, Retention]
 
 
 @click.command()
@@ -37,10 +35,6 @@ if TYPE_CHECKING:  # they bring torch
 )  # fmt: skip
 @click.option("--model", help="Base model to run the adapters on: a folder, or a name on the hub.")
 @click.option("--load-in-4bit", is_flag=True, help="Load the base in bitsandbytes' 4 bits (NF4).")
-@click.option(
-    "--probes", type=FOLDER,
-    help='JSON Lines of prompts to compare outputs on: {"prompt", "completion"?}.',
-)  # fmt: skip
 @click.option(
     "--train", type=FOLDER,
     help='JSON Lines of examples to train on: {"prompt", "completion"}.',
@@ -59,7 +53,6 @@ def retention(
     parent_folders: tuple[Path, ...],
     model: str | None,
     load_in_4bit: bool,
-    probes: Path | None,
     train: Path | None,
     as_json: bool,
     **training: Any,
@@ -67,30 +60,27 @@ def retention(
     """Measure how much a child keeps and how fast it recovers.
 
     Parents are those given with --parent, else the adapters next to CHILD that its lineage names.
-    Compares weights, which takes seconds; with --model and --probes also outputs, by
-    KL(parent||child) per token and its ratio to KL(base||parent).
+    Compares weights, which takes seconds.
 
-    --train trains the child on examples in five orders, and as controls the first parent and a
-    fresh adapter; a fifth of the prompts is held out. Fitness is the geometric mean of the
+    --model and --train train the child on examples in five orders, and as controls the first parent
+    and a fresh adapter; a fifth of the prompts is held out. Fitness is the geometric mean of the
     probabilities of a held-out completion's tokens. Prints the steps until the child stays at its
     best parent's level, and its gain over the controls. The exit code is 0 if the child recovers in
     all five orders, with a median of at most 20 steps, and the fresh adapter does not.
     """
-    if (model is None) == bool(probes or train):
-        raise click.UsageError("--model needs --probes or --train, and they need --model")
+    if (model is None) != (train is None):
+        raise click.UsageError("--model and --train need each other")
     folders = list(parent_folders) or parents_on_disk(child)
     short = shortest_unique_names(folders)  # refuses duplicates
     parents = dict(zip([str(parent) for parent in parent_folders] or short, folders, strict=True))
 
     from lora_evo.compare import retention as compare
 
-    weights = {name: compare(folder, child) for name, folder in parents.items()}
-    behaviour: dict[str, Behaviour] = {}
+    measures = {name: compare(folder, child) for name, folder in parents.items()}
     trained: Recovery | None = None
-    if model is not None:
-        behaviour, trained = _run(child, parents, model, load_in_4bit, probes, train, training)
+    if model is not None and train is not None:
+        trained = _train(child, parents, model, load_in_4bit, train, training)
     say_unfit([child, *folders])
-    measures = {name: (gaps, behaviour.get(name)) for name, gaps in weights.items()}
     (_print_json if as_json else _print_text)(child, measures, trained)
     if trained and (problem := trained.problem):
         click.echo(f"error: {child}: {problem}", err=True)
@@ -103,28 +93,20 @@ def _print_json(child: Path, measures: "Measures", trained: "Recovery | None") -
         "child": str(child),
         "moments_valid_at_birth": valid,
         "trained_since_birth": since,
-        "parents": {
-            name: {**gaps.to_dict(), "probe": outputs and asdict(outputs)}
-            for name, (gaps, outputs) in measures.items()
-        },
+        "parents": {name: gaps.to_dict() for name, gaps in measures.items()},
         "recovery": trained and trained.to_dict(),
     }
     print_json(report)
 
 
 def _print_text(child: Path, measures: "Measures", trained: "Recovery | None") -> None:
-    for name, (gaps, b) in measures.items():
+    for name, gaps in measures.items():
         gap = gaps.whole
         click.echo(
             f"{child} against {name}: change {number(gap.relative_change, 'from zero')}, distance "
             f"{number(gap.distance)}, cosine {number(gap.cosine)}, "
             f"norm ratio {number(gap.norm_ratio)}"
         )
-        if b is not None:
-            click.echo(
-                f"  KL(parent||child) {b.kl:.4g} nats/token, KL(base||parent) {b.kl_scale:.4g}, "
-                f"ratio {number(b.kl_ratio)} ({b.prompts} prompts, {b.tokens} tokens)"
-            )
     valid, since = _moments(child)
     state = "each module's from the parent it came from" if valid else "begin it anew"
     if valid is None:
@@ -145,35 +127,27 @@ def _moments(child: Path) -> tuple[bool | None, bool | None]:
     return lineage.moments_valid, lineage.content_hash != content_hash(child)
 
 
-def _run(
+def _train(
     child: Path,
     folders: Mapping[str, Path],
     model: str,
     load_in_4bit: bool,
-    probes: Path | None,
-    train: Path | None,
+    train: Path,
     training: Mapping[str, Any],
-) -> "tuple[dict[str, Behaviour], Recovery | None]":
+) -> "Recovery":
     from lora_evo.model.base import check_bits, choose_device, load_base_model
     from lora_evo.peft.adapter import load_adapter
-    from lora_evo.probe import probe
     from lora_evo.recovery import recovery
     from lora_evo.retention_rows import read_rows
 
-    prompts, examples = (read_rows(file) if file else [] for file in (probes, train))
+    examples = read_rows(train)
     parents = {name: load_adapter(folder) for name, folder in folders.items()}
     adapter = load_adapter(child)
     base = load_base_model(model, choose_device("auto"), "float32", load_in_4bit)
     if base.quantization is None:
         check_bits(None, str(child), " (--load-in-4bit)")
-    behaviour: dict[str, Behaviour] = {}
-    if prompts:
-        with counter("probing rows") as progress:
-            behaviour = probe(base, parents, adapter, prompts, progress=progress)
-    if not examples:
-        return behaviour, None
     with counter("training steps") as progress:
-        return behaviour, recovery(base, parents, adapter, examples, progress=progress, **training)
+        return recovery(base, parents, adapter, examples, progress=progress, **training)
 
 
 def _print_training(child: str, trained: "Recovery") -> None:
