@@ -15,7 +15,6 @@ from lora_evo import (
     LoraEvoError,
     cross_directory,
     distance,
-    load_adapter,
     mutate,
     mutate_directory,
     save_adapter,
@@ -107,21 +106,15 @@ def call(*words, code=0):
 
 
 def test_parents_are_named_or_come_from_the_lineage(home):
-    out = call("c").stdout
-    assert out.startswith("c against p1: change 0.25, distance ")
-    assert "to train on with: begin it anew" in out
+    assert call("c").stdout.startswith("c against p1: change 0.25, distance ")
     assert call("d").stdout.count(" against ") == 2
     found = json.loads(call("c", "--parent", "p1", "--parent", "p2", "--json").stdout)
     assert list(found["parents"]) == ["p1", "p2"]
-    assert (found["moments_valid_at_birth"], found["trained_since_birth"]) == (False, False)
     near = found["parents"]["p1"]
     assert near["whole"]["relative_change"] == pytest.approx(0.25, rel=1e-4)
     assert len(near["modules"]) == 4
     unbred = json.loads(call("p2", "--parent", "zero", "--json").stdout)
-    assert unbred["moments_valid_at_birth"] is None
     assert unbred["parents"]["zero"]["whole"]["relative_change"] is None
-    save_adapter(load_adapter("p2"), "c", overwrite=True)
-    assert "it was trained since its birth" in call("c").stdout
 
 
 def test_a_parent_that_is_gone_is_named(home):

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lora_evo.family import parents_on_disk
-from lora_evo.peft.directory import content_hash, shortest_unique_names
-from lora_evo.peft.lineage import read_lineage
+from lora_evo.peft.directory import shortest_unique_names
 from lora_evo.terminal import (
     FOLDER,
     counter,
@@ -88,11 +87,8 @@ def retention(
 
 
 def _print_json(child: Path, measures: "Measures", trained: "Recovery | None") -> None:
-    valid, since = _moments(child)
     report = {
         "child": str(child),
-        "moments_valid_at_birth": valid,
-        "trained_since_birth": since,
         "parents": {name: gaps.to_dict() for name, gaps in measures.items()},
         "recovery": trained and trained.to_dict(),
     }
@@ -107,24 +103,8 @@ def _print_text(child: Path, measures: "Measures", trained: "Recovery | None") -
             f"{number(gap.distance)}, cosine {number(gap.cosine)}, "
             f"norm ratio {number(gap.norm_ratio)}"
         )
-    valid, since = _moments(child)
-    state = "each module's from the parent it came from" if valid else "begin it anew"
-    if valid is None:
-        state = "not known, there is no lineage.json"
-    elif since:
-        state = "the child's own: it was trained since its birth"
-    click.echo(f"AdamW's state to train on with: {state}")
     if trained:
         _print_training(str(child), trained)
-
-
-def _moments(child: Path) -> tuple[bool | None, bool | None]:
-    """Return whether a child could keep moments of AdamW at its birth, and whether it was trained
-    since; None without a lineage."""
-    lineage = read_lineage(child)
-    if lineage is None:
-        return None, None
-    return lineage.moments_valid, lineage.content_hash != content_hash(child)
 
 
 def _train(
