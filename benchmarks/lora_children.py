@@ -26,7 +26,7 @@ from benchmarking import Row, alone, best_of, memory, parser, show
 from lora_peers import POPULORA, population, populora_call, write_family
 from safetensors.torch import load_file, save_file
 
-from lora_evo import OPERATORS, cross_directory, load_adapter, mutate_directory
+from lora_evo import OPERATORS, load_adapter, write_child
 
 WEIGHTS = "adapter_model.safetensors"
 
@@ -95,10 +95,8 @@ def contestant(folder: Path, name: str) -> Callable[[], object]:
         parents = [load_adapter(first), load_adapter(folder / "independent")]
         return populora_call(name.removeprefix("populora "), population(parents))
     operator, _, other = name.partition("/")
-    if other == "-":
-        return lambda: mutate_directory(operator, first, out, seed=1, overwrite=True)
-    pair = [first, folder / other]
-    return lambda: cross_directory(operator, pair, out, seed=1, overwrite=True)
+    parents = [first] if other == "-" else [first, folder / other]
+    return lambda: write_child(operator, parents, out, seed=1, overwrite=True)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import torch
 
-from lora_evo import Operator, measured, mutate_directory, verify
+from lora_evo import Operator, measured, verify, write_child
 
 
 def prepare(setup):
@@ -47,6 +47,6 @@ RANK_ONE_NOISE = Operator(
 
 if __name__ == "__main__":
     parent, child = sys.argv[1:]
-    lineage = mutate_directory(RANK_ONE_NOISE, parent, child, seed=1)
+    lineage = write_child(RANK_ONE_NOISE, [parent], child, seed=1)
     print(f"{child}: relative change {lineage.relative_change:g}")
     print("verified:", verify(child, parent, operator=RANK_ONE_NOISE).identical)

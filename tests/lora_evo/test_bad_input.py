@@ -9,7 +9,7 @@ import pytest
 from full_disk import no_file_above
 from lora_evo_command import call, refused
 
-from lora_evo import content_hash, mutate_directory, save_adapter
+from lora_evo import content_hash, save_adapter, write_child
 
 WEIGHTS = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
@@ -68,7 +68,7 @@ def test_parents_that_do_not_belong_together(home, make_adapter, change, reason)
 
 
 def test_a_damaged_lineage(home):
-    mutate_directory("svd_structured", "p1", "k", seed=1)
+    write_child("svd_structured", ["p1"], "k", seed=1)
     file = home / "k" / "lineage.json"
     record = json.loads(file.read_text())
     for change, reason in (
@@ -88,7 +88,7 @@ def test_a_damaged_lineage(home):
 @pytest.mark.parametrize("damage", ["weights", "configuration", "lineage", "no permission"])
 def test_commands_over_a_folder_name_what_they_cannot_read_and_continue(home, monkeypatch, damage):
     for name in ("bad", "good"):
-        mutate_directory("svd_structured", "p1", name, seed=1)
+        write_child("svd_structured", ["p1"], name, seed=1)
     bad = home / "bad"
     if damage == "weights":
         os.truncate(bad / WEIGHTS, 999)

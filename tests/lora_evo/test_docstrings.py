@@ -5,7 +5,7 @@ from docstrings import run_examples
 import lora_evo
 
 FUNCTIONS = [
-    "load_adapter", "mutate", "cross", "merge", "distance", "save_adapter",
+    "load_adapter", "mutate", "cross", "merge", "write_child", "distance", "save_adapter",
 ]  # fmt: skip
 
 

@@ -21,9 +21,9 @@ from lora_evo import (
     adapter_hash,
     content_hash,
     load_adapter,
-    merge_directory,
     save_adapter,
     verify,
+    write_child,
 )
 from lora_evo.model import open_engine
 
@@ -131,7 +131,7 @@ def test_a_merge_with_an_adapter_of_other_modules_counts_them_as_0(parents, tmp_
     trained(base, tmp_path / "plain", 3, {"target_modules": ["o_proj"]})
     for order in ((one, tmp_path / "plain"), (tmp_path / "plain", one)):
         out = tmp_path / f"child of {order[0].name}"
-        merge_directory(order, out, "cat", weights=(1, 1))
+        write_child("merge_cat", order, out, weights=(1, 1))
         assert torch.allclose(logits_by_hand(base, out), logits_in_peft(base, out), atol=ROUNDING)
 
 
@@ -201,5 +201,5 @@ def test_experts_of_two_namings_are_not_merged(tmp_path):
     )
     save_adapter(old, tmp_path / "old")
     with pytest.raises(LoraEvoError, match="parent 1 names experts as transformers 4 does"):
-        merge_directory([tmp_path / "old", tmp_path / "new"], tmp_path / "out")
+        write_child("merge_svd", [tmp_path / "old", tmp_path / "new"], tmp_path / "out")
     assert not (tmp_path / "out").exists()

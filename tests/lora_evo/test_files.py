@@ -130,9 +130,9 @@ def peak():
     # Not ru_maxrss: that of a child process starts at its parent's.
     return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 
-lora_evo.mutate_directory("svd_structured", sys.argv[1], sys.argv[3], seed=1)
+lora_evo.write_child("svd_structured", [sys.argv[1]], sys.argv[3], seed=1)
 before = peak()
-lora_evo.mutate_directory("svd_structured", sys.argv[2], sys.argv[4], seed=1)
+lora_evo.write_child("svd_structured", [sys.argv[2]], sys.argv[4], seed=1)
 child = peak()
 whole = lora_evo.load_adapter(sys.argv[2])
 print(child - before, peak() - before)

@@ -12,7 +12,7 @@ from json_lines import write_rows
 from small_models import small_model
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-from lora_evo import Lineage, LoraEvoError, load_adapter, mutate_directory, read_lineage
+from lora_evo import Lineage, LoraEvoError, load_adapter, read_lineage, write_child
 from lora_evo.cli import main
 from lora_evo.model import BaseModel, load_base_model, open_engine
 from lora_evo.model.base import fingerprint
@@ -126,7 +126,7 @@ def test_adapters_of_a_base_in_4_bits_are_refused_on_plain_weights_and_the_rever
 
 @with_bits
 def test_retention_runs_on_a_base_in_4_bits(model_folder, trained, tmp_path, capsys):
-    mutate_directory("full_gaussian", trained, tmp_path / "child", seed=1)
+    write_child("full_gaussian", [trained], tmp_path / "child", seed=1)
     assert read_lineage(tmp_path / "child").quantization == NF4
     assert f"bitsandbytes' {NF4}" in (tmp_path / "child" / "README.md").read_text()
     rows = [{"prompt": str(n), "completion": "d"} for n in range(40)]

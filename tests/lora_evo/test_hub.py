@@ -14,14 +14,12 @@ from meanwhile import serving
 from lora_evo import (
     LoraEvoError,
     content_hash,
-    cross_directory,
     load_adapter,
-    merge_directory,
-    mutate_directory,
     push_to_hub,
     read_lineage,
     save_adapter,
     verify,
+    write_child,
 )
 
 FILES = ["README.md", "adapter_config.json", "adapter_model.safetensors", "lineage.json"]
@@ -35,9 +33,9 @@ def card(folder):
 
 def test_whatever_writes_an_adapter_writes_its_card(home):
     parents = content_hash("p1"), content_hash("p2")
-    mutate_directory("svd_structured", "p1", "c", seed=3, strength=0.2)
-    cross_directory("dare", ["p1", "p2"], "d", seed=4)
-    merge_directory(["p1", "p2"], "m", "ties", weights=(1, 0.5))
+    write_child("svd_structured", ["p1"], "c", seed=3, strength=0.2)
+    write_child("dare", ["p1", "p2"], "d", seed=4)
+    write_child("ties", ["p1", "p2"], "m", weights=(1, 0.5), kind="merge")
     for name, made, known in (
         ("p1", "", ()),
         ("c", "`svd_structured` (seed 3, strength 0.2, rotation 1.0), generation 1", parents[:1]),
@@ -54,7 +52,7 @@ def test_whatever_writes_an_adapter_writes_its_card(home):
 
 def test_a_card_changes_no_hash_and_is_the_same_for_equal_children(home):
     for name in ("c", "same"):
-        mutate_directory("full_gaussian", "p1", name, seed=1)
+        write_child("full_gaussian", ["p1"], name, seed=1)
     before = content_hash("c")
     assert (home / "c/README.md").read_bytes() == (home / "same/README.md").read_bytes()
     (home / "c/README.md").unlink()
@@ -63,7 +61,7 @@ def test_a_card_changes_no_hash_and_is_the_same_for_equal_children(home):
 
 
 def test_saving_again_keeps_the_parents_and_takes_results(home, make_adapter):
-    record = mutate_directory("full_gaussian", "p1", "c", seed=1)
+    record = write_child("full_gaussian", ["p1"], "c", seed=1)
     save_adapter(make_adapter(5), "c", overwrite=True, results={"solved": 0.25})
     _, text = card(home / "c")
     assert record.parents[0] in text
@@ -122,7 +120,7 @@ PUSH = "from lora_evo import push_to_hub; print(push_to_hub('c', 'me/mine', priv
 
 def test_a_push_uploads_the_adapter_its_record_and_its_card(home, hub):
     pytest.importorskip("huggingface_hub")
-    mutate_directory("full_gaussian", "p1", "c", seed=1)
+    write_child("full_gaussian", ["p1"], "c", seed=1)
     (home / "c/notes.txt").write_text("mine")
     endpoint = f"http://127.0.0.1:{hub.server_port}"
     environment = {

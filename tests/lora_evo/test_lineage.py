@@ -8,14 +8,13 @@ import torch
 
 from lora_evo import (
     content_hash,
-    cross_directory,
     family,
     load_adapter,
     mutate,
-    mutate_directory,
     read_lineage,
     save_adapter,
     verify,
+    write_child,
 )
 from lora_evo.family import tree
 
@@ -28,8 +27,8 @@ def contents(folder):
 
 @pytest.fixture
 def bred(home):
-    mutate_directory("svd_structured", home / "p1", home / "c", seed=3, strength=0.2)
-    cross_directory("slot_swap", [home / "c", home / "p2"], home / "d", seed=4, weights=[1, 2])
+    write_child("svd_structured", [home / "p1"], home / "c", seed=3, strength=0.2)
+    write_child("slot_swap", [home / "c", home / "p2"], home / "d", seed=4, weights=[1, 2])
     return home
 
 
@@ -54,8 +53,8 @@ def test_equal_inputs_give_equal_bytes_anywhere(bred, make_adapter):
     elsewhere = bred / "far" / "away"
     save_adapter(make_adapter(1), elsewhere / "x1")
     save_adapter(make_adapter(2), elsewhere / "x2")
-    mutate_directory("svd_structured", elsewhere / "x1", elsewhere / "y", seed=3, strength=0.2)
-    cross_directory(
+    write_child("svd_structured", [elsewhere / "x1"], elsewhere / "y", seed=3, strength=0.2)
+    write_child(
         "slot_swap", [elsewhere / "y", elsewhere / "x2"], elsewhere / "z", seed=4,
         weights=[1, 2],
     )  # fmt: skip
@@ -70,7 +69,7 @@ def test_torch_threads_do_not_matter_and_are_put_back(tmp_path, make_adapter):
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            mutate_directory("svd_structured", tmp_path / "p", tmp_path / f"c{threads}", seed=1)
+            write_child("svd_structured", [tmp_path / "p"], tmp_path / f"c{threads}", seed=1)
             assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
@@ -124,7 +123,7 @@ def test_verify_sees_what_was_edited(bred, file, field, value, words):
 def test_a_child_of_equal_parents_overwrites_another_with_its_record(bred, make_adapter):
     save_adapter(make_adapter(1), bred / "twin")
     parents = [bred / "p1", bred / "twin"]
-    record = cross_directory("slot_swap", parents, bred / "c", seed=1, overwrite=True)
+    record = write_child("slot_swap", parents, bred / "c", seed=1, overwrite=True)
     assert record.content_hash == content_hash(bred / "p1")
     assert record.relative_change == 0
     assert read_lineage(bred / "c") == record
@@ -133,7 +132,7 @@ def test_a_child_of_equal_parents_overwrites_another_with_its_record(bred, make_
 
 def test_family_tree(bred):
     save_adapter(mutate(load_adapter(bred / "d"), "svd_structured", 1), bred / "d", overwrite=True)
-    mutate_directory("svd_structured", bred / "d", bred / "e", seed=7)
+    write_child("svd_structured", [bred / "d"], bred / "e", seed=7)
     lines = tree(family([bred])).splitlines()
     assert [line.split()[0].strip("└├─│") or line.split()[1] for line in lines] == [
         "p1", "c", "d", "e", "p2",

@@ -15,10 +15,10 @@ from lora_evo import (
     cross,
     load_adapter,
     merge,
-    merge_directory,
     read_lineage,
     save_adapter,
     verify,
+    write_child,
 )
 from lora_evo.compare import dead_pairs
 
@@ -85,7 +85,7 @@ def test_what_cannot_be_merged_is_refused(home, make_adapter):
     with pytest.raises(LoraEvoError, match="at least two"):
         merge(two[:1])
     with pytest.raises(LoraEvoError, match="given twice"):
-        merge_directory(["p1", "p1"], home / "m")
+        write_child("merge_svd", ["p1", "p1"], home / "m")
     found = json.loads(call("merge", "p1", "p2", "--out", "m", "--json").stdout)
     assert found["weights"] is None
     assert found["seed"] == 0

@@ -9,7 +9,7 @@ from probabilities import ROUNDING
 from safetensors.torch import load_file, save_file
 from tiny_families import other_model
 
-from lora_evo import merge_directory
+from lora_evo import write_child
 
 peft = pytest.importorskip("peft")
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
@@ -85,7 +85,7 @@ def test_a_merge_loads_in_peft_with_all_modules_of_its_parents(family, tmp_path)
                 saved(base, home / name, seed, PARENTS[name], older)
                 for seed, (name, older) in enumerate(zip(pair.split(), old, strict=True))
             ]
-            merge_directory(parents, home / "child", "cat", weights=(1, 1))
+            write_child("merge_cat", parents, home / "child", weights=(1, 1))
             wanted, logits = in_peft(base, *parents)
             (names,), found = in_peft(base, home / "child")
             assert len(names) == len(set.union(*wanted)), (pair, old)

@@ -14,14 +14,13 @@ from lora_evo import (
     LoraEvoError,
     Operator,
     cross,
-    cross_directory,
     load_adapter,
     measured,
     mutate,
-    mutate_directory,
     read_lineage,
     save_adapter,
     verify,
+    write_child,
 )
 
 MUTATIONS = [name for name, operator in OPERATORS.items() if operator.kind == "mutation"]
@@ -101,7 +100,7 @@ def test_an_operator_object_is_run_recorded_and_verified(home, make_adapter):
     child = mutate(parent, halved(), 1)
     for path, slot in child.slots.items():
         assert torch.equal(slot.B, parent.slots[path].B / 2)
-    record = mutate_directory(halved(), home / "p1", home / "c", seed=1, factor=0.25)
+    record = write_child(halved(), [home / "p1"], home / "c", seed=1, parameters={"factor": 0.25})
     assert record.operator == "halved"
     assert record.relative_change == pytest.approx(0.75, rel=1e-6)
     assert read_lineage(home / "c") == record
@@ -132,10 +131,12 @@ def test_a_crossover_of_ones_own(home, make_adapter):
     second = halved(name="second", kind="crossover", prepare=prepare, defaults={})
     one, two = make_adapter(1), make_adapter(2)
     assert same(cross([one, two], second, 1), two)
-    record = cross_directory(second, ["p1", "p2"], "c", seed=1)
+    record = write_child(second, ["p1", "p2"], "c", seed=1)
     assert {row.source for row in record.modules.values()} == {1}
     with pytest.raises(LoraEvoError, match="second takes at least two parents"):
         cross([one], second, 1)
+    with pytest.raises(LoraEvoError, match="full_gaussian takes one parent; got 2"):
+        write_child("full_gaussian", ["p1", "p2"], "d")
     with pytest.raises(LoraEvoError, match="second is a crossover, not a mutation"):
         mutate(one, second, 1)
 

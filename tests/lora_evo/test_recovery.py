@@ -16,8 +16,8 @@ from lora_evo import (
     LoraEvoError,
     Slot,
     load_adapter,
-    mutate_directory,
     save_adapter,
+    write_child,
 )
 from lora_evo.model import load_base_model
 from lora_evo.model.scoring import TokenPair
@@ -170,7 +170,7 @@ def home(tmp_path_factory):
     save_adapter(parent, folder / "p")
     rows = [{"prompt": r.prompt, "completion": r.completion} for r in ROWS]
     write_rows(folder / "rows.jsonl", rows)
-    mutate_directory("svd_structured", folder / "p", folder / "c", seed=1, strength=0.1)
+    write_child("svd_structured", [folder / "p"], folder / "c", seed=1, strength=0.1)
     return folder
 
 
@@ -253,7 +253,7 @@ def test_the_command_trains_the_same_again_and_judges(home, recovered, monkeypat
     words = "retention c --model base --train rows.jsonl --learning-rate 1e-3 --steps 12"
     again = call(*words.split(), "--json")
     assert json.loads(again.stdout)["recovery"] == json.loads(json.dumps(recovered[0].to_dict()))
-    mutate_directory("svd_structured", "p", "far", seed=1, strength=0.95)
+    write_child("svd_structured", ["p"], "far", seed=1, strength=0.95)
     words = words.replace(" c ", " far ").replace("1e-3", "1e-9").replace("12", "6")
     failed = call(*words.split(), code=1)
     assert "in training: at its best parent's level not within 6 steps" in failed.stdout

@@ -10,7 +10,7 @@ import torch
 from by_hand import build_adapter
 from safetensors.torch import load_file, save_file
 
-from lora_evo import LoraEvoError, load_adapter, mutate_directory, save_adapter
+from lora_evo import LoraEvoError, load_adapter, save_adapter, write_child
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 Q = "base_model.model.model.layers.0.self_attn.q_proj"
@@ -121,7 +121,7 @@ def test_a_damaged_adapter_is_refused_with_its_place_and_fault(tmp_path, damage,
     damage(folder)
     for act in (
         lambda: load_adapter(folder),
-        lambda: mutate_directory("svd_structured", folder, tmp_path / "c", seed=1),
+        lambda: write_child("svd_structured", [folder], tmp_path / "c", seed=1),
     ):
         with pytest.raises(LoraEvoError, match=re.escape(words)) as caught:
             act()

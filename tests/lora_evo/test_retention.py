@@ -13,11 +13,10 @@ from lora_evo_command import call as command
 
 from lora_evo import (
     LoraEvoError,
-    cross_directory,
     distance,
     mutate,
-    mutate_directory,
     save_adapter,
+    write_child,
 )
 from lora_evo.compare import inspect_directory, retention
 
@@ -96,8 +95,8 @@ def test_directories_give_the_same_and_name_their_faults(make_adapter, tmp_path)
 @pytest.fixture
 def home(home, make_adapter):
     save_adapter(make_adapter(3, zero=True), home / "zero")
-    mutate_directory("svd_structured", "p1", "c", seed=1, strength=0.25)
-    cross_directory("slot_swap", ["c", "p2"], "d", seed=2)
+    write_child("svd_structured", ["p1"], "c", seed=1, strength=0.25)
+    write_child("slot_swap", ["c", "p2"], "d", seed=2)
     return home
 
 

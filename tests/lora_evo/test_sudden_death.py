@@ -14,24 +14,21 @@ from lora_evo import (
     LoraEvoError,
     Operator,
     content_hash,
-    cross_directory,
     load_adapter,
     measured,
-    mutate_directory,
     read_lineage,
     save_adapter,
+    write_child,
 )
 from lora_evo.files import write_text
 from lora_evo.peft.directory import adapter_folders
 
 COMMANDS = {
-    "mutate": lambda home: mutate_directory("full_gaussian", home / "p", home / "c", seed=1),
-    "cross": lambda home: cross_directory(
-        "slot_swap", [home / "p", home / "q"], home / "c", seed=1
-    ),
-    "deep": lambda home: mutate_directory("full_gaussian", home / "p", home / "deep" / "c", seed=1),
-    "overwrite": lambda home: mutate_directory(
-        "full_gaussian", home / "q", home / "old", seed=1, overwrite=True
+    "mutate": lambda home: write_child("full_gaussian", [home / "p"], home / "c", seed=1),
+    "cross": lambda home: write_child("slot_swap", [home / "p", home / "q"], home / "c", seed=1),
+    "deep": lambda home: write_child("full_gaussian", [home / "p"], home / "deep" / "c", seed=1),
+    "overwrite": lambda home: write_child(
+        "full_gaussian", [home / "q"], home / "old", seed=1, overwrite=True
     ),
     "save": lambda home: save_adapter(load_adapter(home / "p"), home / "old", overwrite=True),
     "text": lambda home: write_text(home / "page.html", "a page" * 5000),
@@ -44,7 +41,7 @@ def start(make_adapter, tmp_path_factory):
     home = tmp_path_factory.mktemp("start")
     for seed, name in enumerate("pq"):
         save_adapter(make_adapter(seed, layers=1), home / name)
-    cross_directory("average", [home / "p", home / "q"], home / "old", seed=3)
+    write_child("average", [home / "p", home / "q"], home / "old", seed=3)
     (home / "old" / "notes.txt").write_text("mine")
     return home
 
@@ -105,7 +102,7 @@ def test_a_draft_that_is_being_written_is_left_alone(make_adapter, tmp_path):
     def prepare(setup):
         def recipe(path, slots):
             if path == setup.paths[-1]:
-                mutate_directory("full_gaussian", tmp_path / "p", tmp_path / "c", seed=2)
+                write_child("full_gaussian", [tmp_path / "p"], tmp_path / "c", seed=2)
                 drafts.extend(tmp_path.glob(".c.*.tmp"))
             return measured(path, slots[0], slots[0])
 
@@ -113,7 +110,7 @@ def test_a_draft_that_is_being_written_is_left_alone(make_adapter, tmp_path):
 
     overtaken = Operator("overtaken", "mutation", "s", "p", prepare)
     with pytest.raises(LoraEvoError, match="exists already"):
-        mutate_directory(overtaken, tmp_path / "p", tmp_path / "c", seed=1)
+        write_child(overtaken, [tmp_path / "p"], tmp_path / "c", seed=1)
     assert len(drafts) == 1
     assert not list(tmp_path.glob(".*"))
     assert read_lineage(tmp_path / "c").seed == 2

@@ -17,15 +17,7 @@ from lora_evo.peft.directory import content_hash
 from lora_evo.peft.lineage import Lineage, read_lineage
 
 if TYPE_CHECKING:
-    from lora_evo.children import (
-        cross,
-        cross_directory,
-        make_child,
-        merge,
-        merge_directory,
-        mutate,
-        mutate_directory,
-    )
+    from lora_evo.children import cross, make_child, merge, mutate, write_child
     from lora_evo.compare import distance, retention
     from lora_evo.operators.slot_child import measured
     from lora_evo.peft.adapter import Adapter, Slot, adapter_hash, load_adapter, save_adapter
@@ -35,9 +27,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "OPERATORS", "Adapter", "AdapterConfig", "EngineStopped", "Lineage", "LoraEvoError", "Operator",
-    "Slot", "adapter_hash", "content_hash", "cross", "cross_directory", "distance", "family",
-    "load_adapter", "make_child", "measured", "merge", "merge_directory", "mutate",
-    "mutate_directory", "push_to_hub", "read_lineage", "retention", "save_adapter", "verify",
+    "Slot", "adapter_hash", "content_hash", "cross", "distance", "family", "load_adapter",
+    "make_child", "measured", "merge", "mutate", "push_to_hub", "read_lineage", "retention",
+    "save_adapter", "verify", "write_child",
 ]  # fmt: skip
 
 

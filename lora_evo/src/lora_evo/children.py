@@ -89,39 +89,6 @@ def cross(
     return make_child(parents, operation, seed, weights=weights, **parameters).adapter
 
 
-def mutate_directory(
-    operator: str | Operator,
-    parent: PathLike,
-    out: PathLike,
-    *,
-    seed: int,
-    strength: float | None = None,
-    overwrite: bool = False,
-    **parameters: Any,
-) -> Lineage:
-    """Write the mutated child of a directory to `out`, with its lineage.json; see `mutate`.
-
-    One module at a time is in memory. Raises `LoraEvoError`, and then leaves no file.
-    """
-    settings: dict[str, Any] = {"seed": seed, "strength": strength, "parameters": parameters}
-    return write_child("mutation", operator, [parent], out, overwrite=overwrite, **settings)
-
-
-def cross_directory(
-    operator: str | Operator,
-    parents: Sequence[PathLike],
-    out: PathLike,
-    *,
-    seed: int,
-    weights: Sequence[float] | None = None,
-    overwrite: bool = False,
-    **parameters: Any,
-) -> Lineage:
-    """Write the child of adapter directories to `out`, with its lineage.json; see `cross`."""
-    settings: dict[str, Any] = {"seed": seed, "weights": weights, "parameters": parameters}
-    return write_child("crossover", operator, parents, out, overwrite=overwrite, **settings)
-
-
 def merge(
     adapters: Sequence[Adapter],
     method: str = "svd",
@@ -146,21 +113,6 @@ def merge(
     """
     operation = find_operator(method, "merge")
     return make_child(adapters, operation, seed, weights=weights, **parameters).adapter
-
-
-def merge_directory(
-    adapters: Sequence[PathLike],
-    out: PathLike,
-    method: str = "svd",
-    *,
-    weights: Sequence[float] | None = None,
-    seed: int = 0,
-    overwrite: bool = False,
-    **parameters: Any,
-) -> Lineage:
-    """Write the merge of adapter directories to `out`, with its lineage.json; see `merge`."""
-    settings: dict[str, Any] = {"seed": seed, "weights": weights, "parameters": parameters}
-    return write_child("merge", method, adapters, out, overwrite=overwrite, **settings)
 
 
 def make_child(
@@ -203,6 +155,8 @@ class Birth:
             strength = operator.default_strength
         elif operator.default_strength is None:
             raise LoraEvoError(f"{operator.name} takes no strength; leave it out")
+        if operator.kind == "mutation" and len(parents) != 1:
+            raise LoraEvoError(f"{operator.name} takes one parent; got {len(parents)}")
         merges = operator.kind == "merge"
         one_is_enough = merges and (parameters.get("rank") or weights) is not None
         if operator.kind != "mutation" and len(parents) < (1 if one_is_enough else 2):
@@ -367,26 +321,44 @@ def _merged_config(
 
 
 def write_child(
-    kind: str,
     operator: str | Operator,
-    sources: Sequence[PathLike],
-    target: PathLike,
+    parents: Sequence[PathLike],
+    out: PathLike,
     *,
-    overwrite: bool,
-    **settings: Any,
+    seed: int = 0,
+    strength: float | None = None,
+    weights: Sequence[float] | None = None,
+    overwrite: bool = False,
+    kind: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
 ) -> Lineage:
-    """Open the parents' directories, and write the child module by module; settings: of `Birth`."""
-    operation, out = find_operator(operator, kind), Path(target)
-    parents = [Path(source) for source in sources]
-    shortest_unique_names(parents)  # refuses duplicates
-    for parent in parents:
-        if parent.resolve() in (out.resolve(), *out.resolve().parents):
-            raise LoraEvoError(f"{out} is the parent {parent} or lies inside it; name another out")
-    refuse_existing(out, overwrite=overwrite)
-    birth = Birth([open_adapter(parent) for parent in parents], operation, **settings)
+    """Write a child of adapter directories, with its lineage.json, to `out`.
+
+    See `mutate`, `cross` and `merge`; one module at a time is in memory. An operator of another
+    `kind` is refused. Merges are named `merge_svd` and so on; with kind="merge", `svd` will do.
+    Raises `LoraEvoError`, and then leaves no file.
+
+    Example:
+
+        >>> write_child("svd_structured", ["members/t0"], "members/c0", seed=1).relative_change
+        0.15
+    """
+    operation, target = find_operator(operator, kind), Path(out)
+    folders = [Path(parent) for parent in parents]
+    shortest_unique_names(folders)  # refuses duplicates
+    for folder in folders:
+        if folder.resolve() in (target.resolve(), *target.resolve().parents):
+            raise LoraEvoError(
+                f"{target} is the parent {folder} or lies inside it; name another out"
+            )
+    refuse_existing(target, overwrite=overwrite)
+    birth = Birth(
+        [open_adapter(folder) for folder in folders], operation, seed=seed, strength=strength,
+        weights=weights, parameters=parameters or {},
+    )  # fmt: skip
     readers = [parent for parent in birth.parents if isinstance(parent, AdapterReader)]
-    records = [record for record in map(read_lineage, parents) if record]
-    with appearing(out, overwrite=overwrite) as draft:
+    records = [record for record in map(read_lineage, folders) if record]
+    with appearing(target, overwrite=overwrite) as draft:
         slots = ((path, slot) for path, slot, _ in birth.grow())
         write_adapter(draft, birth.config, layout_of(readers, birth.config), slots)
         lineage = birth.lineage(1 + max((record.generation for record in records), default=0))

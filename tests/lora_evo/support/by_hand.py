@@ -99,12 +99,7 @@ def child_of(name, parents, seed=5, **given):
     return lora_evo.cross(parents, name, seed, **given)
 
 
-def breed(name, parents, out, seed=5, **given):
+def breed(name, parents, out):
     """The same from directories into a directory; returns the record."""
-    if OPERATORS[name].kind == "mutation":
-        return lora_evo.mutate_directory(name, parents[0], out, seed=seed, **given)
-    if OPERATORS[name].kind == "merge":
-        return lora_evo.merge_directory(
-            parents, out, name.removeprefix("merge_"), seed=seed, **given
-        )
-    return lora_evo.cross_directory(name, parents, out, seed=seed, **given)
+    used = parents[:1] if OPERATORS[name].kind == "mutation" else parents
+    return lora_evo.write_child(name, used, out, seed=5)

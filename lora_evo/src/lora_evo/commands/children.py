@@ -122,7 +122,7 @@ def _make(
     """Write a child and print its record; warn of settings of its parents that have no effect."""
     from lora_evo.children import write_child
 
-    record = write_child(kind, name, parents, out, **options)
+    record = write_child(name, parents, out, kind=kind, **options)
     for parent in parents:
         if lacking := len(record.modules) - len(adapter_files(parent).paths):
             click.echo(f"{parent} lacks {lacking} modules, which count as 0", err=True)
