@@ -131,14 +131,10 @@ class StackedLoRALinear(nn.Module):
         rows = x.reshape(n, -1, x.shape[-1])
         if rows.shape[1] < _GROUP_FROM_TOKENS and not (packed or torch.is_grad_enabled()):
             return self.by_row(rows).view(*x.shape[:-1], -1)
-        runs = route.runs
-        if torch.is_grad_enabled() and rows.shape[1] >= _GROUP_FROM_TOKENS and not _even(runs, n):
-            # one batched product of all rows, in place of one for each run
-            runs = tuple((m, row, row + 1) for m, *ends in runs for row in range(*ends))
-        members = [member for member, _, _ in runs]
+        members = [member for member, _, _ in route.runs]
         down, up, entries = self._stacks(members, x)
         factors = [self.lora_A[m] for m in members] + [self.lora_B[m] for m in members]
-        plan: Plan = base, runs, entries, [self.scales[m] for m in members]
+        plan: Plan = base, route.runs, entries, [self.scales[m] for m in members]
         y = _GroupedLinear.apply(  # type: ignore[no-untyped-call]
             rows.contiguous(), down, up, plan, *factors
         )
@@ -211,20 +207,6 @@ class StackedLoRALinear(nn.Module):
         return route, origin, down, up, (base.weight, base.bias) if plain else None
 
 
-def _even(runs: Runs, rows: int) -> bool:
-    """All runs have one length and together cover every row."""
-    lengths = [stop - start for _, start, stop in runs]
-    return len(set(lengths)) == 1 and sum(lengths) == rows
-
-
-def _chosen(stack: Tensor, entries: list[int]) -> Tensor:
-    """Return the matrices of these entries; a view where they are neighbours."""
-    first, last = entries[0], entries[-1] + 1
-    if entries == list(range(first, last)):
-        return stack[first:last]
-    return torch.stack([stack[entry] for entry in entries])
-
-
 def _add_to_gradients(
     parameters: Sequence[Tensor], gradients: Sequence[Tensor]
 ) -> list[Tensor | None]:
@@ -257,16 +239,10 @@ class _GroupedLinear(torch.autograd.Function):
     ) -> Tensor:
         base, runs, entries, _ = plan
         y = product(base, x)
-        g = len(runs)
-        if _even(runs, x.shape[0]):
-            z = torch.bmm(x.view(g, -1, x.shape[2]), _chosen(down, entries).transpose(1, 2))
-            y.view(g, -1, y.shape[2]).baddbmm_(z, _chosen(up, entries))
-            z = z.view(-1, z.shape[2])
-        else:
-            z = x.new_empty(x.shape[0] * x.shape[1], down.shape[1])
-            for entry, (here, x_i, y_i) in zip(entries, _slices(runs, x, y), strict=True):
-                torch.mm(x_i, down[entry].t(), out=z[here])
-                y_i.addmm_(z[here], up[entry])
+        z = x.new_empty(x.shape[0] * x.shape[1], down.shape[1])
+        for entry, (here, x_i, y_i) in zip(entries, _slices(runs, x, y), strict=True):
+            torch.mm(x_i, down[entry].t(), out=z[here])
+            y_i.addmm_(z[here], up[entry])
         ctx.save_for_backward(x, down, up, z)
         ctx.plan, ctx.factors = plan, factors
         return y
@@ -280,23 +256,15 @@ class _GroupedLinear(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             weight = dense(base)
             grad_x = torch.matmul(grad.to(weight.dtype), weight).to(grad.dtype)
-        if _even(runs, x.shape[0]):
-            grad_g = grad.view(g, -1, grad.shape[2])
-            grad_z = torch.bmm(grad_g, _chosen(up, entries).transpose(1, 2))
-            grad_up = torch.bmm(z.view(g, -1, z.shape[1]).transpose(1, 2), grad_g)
-            grad_down = torch.bmm(grad_z.transpose(1, 2), x.view(g, -1, x.shape[2]))
+        grad_down = down.new_empty(g, *down.shape[1:])
+        grad_up = up.new_empty(g, *up.shape[1:])
+        slices = zip(entries, _slices(runs, grad, x), strict=True)
+        for i, (entry, (here, grad_i, x_i)) in enumerate(slices):
+            grad_z = grad_i @ up[entry].t()
+            torch.mm(z[here].t(), grad_i, out=grad_up[i])
+            torch.mm(grad_z.t(), x_i, out=grad_down[i])
             if grad_x is not None:
-                grad_x.view(g, -1, x.shape[2]).baddbmm_(grad_z, _chosen(down, entries))
-        else:
-            grad_down = down.new_empty(g, *down.shape[1:])
-            grad_up = up.new_empty(g, *up.shape[1:])
-            slices = zip(entries, _slices(runs, grad, x), strict=True)
-            for i, (entry, (here, grad_i, x_i)) in enumerate(slices):
-                grad_z = grad_i @ up[entry].t()
-                torch.mm(z[here].t(), grad_i, out=grad_up[i])
-                torch.mm(grad_z.t(), x_i, out=grad_down[i])
-                if grad_x is not None:
-                    grad_x.view(-1, x.shape[2])[here].addmm_(grad_z, down[entry])
+                grad_x.view(-1, x.shape[2])[here].addmm_(grad_z, down[entry])
         dtype = ctx.factors[0].dtype
         ups = torch._foreach_mul(grad_up.to(dtype).transpose(1, 2).unbind(), scales)
         gradients = _add_to_gradients(ctx.factors, [*grad_down.to(dtype).unbind(), *ups])
