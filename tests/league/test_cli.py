@@ -7,10 +7,9 @@ from click.testing import CliRunner
 from closed_streams import same_without_streams
 from commands import completed, lists_whole_sentences
 from programs import python
-from stopping import stops_and_gives_back
 
 from league import League, LeagueError, LeagueLocked, Outcome, UnreadableLeague
-from league.cli import Group, main
+from league.cli import main
 from league.store import sealed
 
 
@@ -136,10 +135,6 @@ def test_every_end_is_one_line_and_a_code(error, code, said, directory, monkeypa
     monkeypatch.setattr("league.analysis.replay", fail)
     result = run("replay", directory)
     assert (result.exit_code, result.stderr) == (code, said)
-
-
-def test_signals_stop_a_command_and_are_given_back() -> None:
-    stops_and_gives_back(Group)
 
 
 def test_closed_streams_change_no_exit_code(directory, tmp_path):

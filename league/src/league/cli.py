@@ -8,9 +8,7 @@ import errno
 import json
 import os
 import shlex
-import signal
 import sys
-import threading
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import chain, pairwise
@@ -33,10 +31,6 @@ _DEFAULT_TAUS = ", ".join(f"{tau:.3g}" for tau in analysis.TAUS)
 _TAU_HELP = f"A tau to try; may be repeated.  [default: {_DEFAULT_TAUS}]"
 
 
-class _Stopped(KeyboardInterrupt):
-    """A TERM or HUP signal asked the command to end."""
-
-
 class Group(click.Group):
     """A group of commands whose errors are one line and an exit code."""
 
@@ -55,18 +49,7 @@ class Group(click.Group):
             _fail(error.format_message().strip().rstrip(".") + more, error.exit_code)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. TERM and HUP end it as Ctrl-C does, unless they have a handler."""
-
-        def stop(*_: object) -> None:
-            raise _Stopped
-
-        main = threading.current_thread() is threading.main_thread()
-        names = ("SIGTERM", "SIGHUP") if main else ()  # Windows has no HUP
-        numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
-        free = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
         try:
-            for number in free:
-                signal.signal(number, stop)
             return super().invoke(ctx)
         except LeagueError as error:
             _fail(str(error), 1 if isinstance(error, UnreadableLeague | LeagueLocked) else 2)
@@ -77,11 +60,8 @@ class Group(click.Group):
             is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             remedy = "; free some space on this disk" if is_full else ""
             _fail(f"{place}{error.strerror or error}{remedy}", 1)
-        except KeyboardInterrupt as error:
-            _fail("interrupted", 1 if isinstance(error, _Stopped) else 130)
-        finally:
-            for number in free:
-                signal.signal(number, signal.SIG_DFL)
+        except KeyboardInterrupt:
+            _fail("interrupted", 130)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
