@@ -41,6 +41,7 @@ def test_each_measure_of_a_known_program() -> None:
         (PROGRAM, len([line for line in PROGRAM.splitlines() if line.strip()]) - 1),
         ("def f(x):\n    return (x,\n\n        # why\n        1)", 3),
         ("# one\r\nx = 1\r\r# two\rx = 2\n\x0c\ny = 3", 3),
+        ("\ufeff# one\nx = 1", 1),
         ("x = '''\n# a text\n\n'''", 4),
         ("x = f'''\n# a text {1}\n'''", 3),
         ("'''Doc.\n\nMore.\n'''", 0),

@@ -1,6 +1,5 @@
 """Proposals are accepted or refused with a reason, answers are judged, and rows read as tasks."""
 
-import ast
 import json
 from typing import Any
 
@@ -16,13 +15,10 @@ from code_verifier import (
     Task,
     Verdict,
     grade,
-    measure,
-    parse_program,
     strip_comments,
 )
 from code_verifier.errors import CodeVerifierError, ProgramError
-from code_verifier.grading import grade_answer, leaks
-from code_verifier.metrics import fingerprint
+from code_verifier.grading import grade_answer
 
 SQUARE = "def f(x):\n    total = x * x + 1\n    return total"
 
@@ -115,18 +111,10 @@ def test_comments_and_docstrings_go() -> None:
     program = 'def f(x):\n    """The answer is 42."""\n    # 42\n    return "# not a comment"'
     assert strip_comments(program) == "def f(x):\n    return '# not a comment'"
     assert strip_comments('def f():\n    "only"') == "def f():\n    pass"
+    inside = 'def f():\n    "Doc."\n    if f:\n        "no doc"\n'
+    assert strip_comments(inside) == "def f():\n    if f:\n        'no doc'"
     with pytest.raises(ValueError, match="not Python"):
         strip_comments("def f(")
-
-
-def test_a_parsed_program_serves_as_well_and_is_left_as_it_is() -> None:
-    parsed = parse_program('def f():\n    "Doc."\n    if f:\n        "no doc"\n')
-    before = ast.dump(parsed.tree)
-    assert strip_comments(parsed) == "def f():\n    if f:\n        'no doc'"
-    assert measure(parsed) == measure(parsed.text)
-    assert fingerprint(parsed) == measure(parsed).structure
-    assert leaks(parsed.text, parsed)
-    assert ast.dump(parsed.tree) == before
 
 
 def test_inputs_and_outputs_of_any_allowed_size_are_judged() -> None:

@@ -82,7 +82,7 @@ class _Reader:
             return None
         self.budget -= len(text) + _PER_PARSE
         try:
-            return parse_program(text).tree
+            return parse_program(text)
         except ProgramError:
             return None
 

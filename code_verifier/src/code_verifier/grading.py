@@ -12,7 +12,7 @@ from dataclasses import replace
 from code_verifier.canonical import canonical
 from code_verifier.errors import CodeVerifierError, LiteralError, ProgramError, Status
 from code_verifier.literals import Comparison, parse_literal, read_arguments
-from code_verifier.syntax import ParsedProgram, strip_comments
+from code_verifier.syntax import strip_comments
 from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict, check_kind
 from code_verifier.user_files import require_type
 
@@ -120,10 +120,7 @@ def _validate_function(proposal: Proposal, check: Run, limits: Limits) -> Verdic
     tidy = _lay_out(proposal.inputs, limits.input_chars)
     if isinstance(tidy, Verdict):
         return tidy
-    try:
-        leak = leaks(message, proposal.parsed)
-    except ProgramError:
-        leak = leaks(message, proposal.program)
+    leak = leaks(message, proposal.program)
     if leak is not None:
         return Verdict(Status.LEAKING_MESSAGE, reason=leak)
     outputs: list[str] = []
@@ -171,7 +168,7 @@ _WORD = re.compile(r"-?\w[\w.]*\w|-?\w")
 _DEFINES = re.compile(r"\bdef\s+f\s*\(|\bf\s*=\s*lambda\b")
 
 
-def leaks(message: str, program: str | ParsedProgram) -> str | None:
+def leaks(message: str, program: str) -> str | None:
     """Return why the message leaks the program, or None.
 
     It leaks when it defines a function `f`, holds the program, or quotes at least half of the
@@ -179,15 +176,14 @@ def leaks(message: str, program: str | ParsedProgram) -> str | None:
     """
     if not message.strip():
         return None
-    text = program if isinstance(program, str) else program.text
     try:
         clean = strip_comments(program)
     except ProgramError:
-        clean = text
-    programs = {squeezed for source in (text, clean) if (squeezed := _squeeze(source))}
+        clean = program
+    programs = {squeezed for source in (program, clean) if (squeezed := _squeeze(source))}
     lines = {
         squeezed
-        for line in [*clean.splitlines(), *text.splitlines()]
+        for line in [*clean.splitlines(), *program.splitlines()]
         if len(squeezed := _squeeze(line)) >= _MIN_LINE and not squeezed.startswith(("def", "#"))
     }
     if _DEFINES.search(message):

@@ -18,7 +18,7 @@ from radon.visitors import ComplexityVisitor
 
 from code_verifier import syntax
 from code_verifier.errors import ProgramError
-from code_verifier.syntax import DOCUMENTED, Nodes, ParsedProgram, docstring_of, parse_program
+from code_verifier.syntax import DOCUMENTED, Nodes, docstring_of, parse_program
 
 _FRAMES = 4
 """Python frames that a visitor of radon needs for each level of a tree."""
@@ -74,7 +74,7 @@ MEANINGS = {
 """The unit and the meaning of every number of Metrics, in short."""
 
 
-def measure(program: str | ParsedProgram) -> Metrics:
+def measure(program: str) -> Metrics:
     r"""Return the metrics of a program, which is not executed. Raises ProgramError when it does not
     parse, or is too long or too deeply nested to be parsed.
 
@@ -82,10 +82,10 @@ def measure(program: str | ParsedProgram) -> Metrics:
         >>> metrics.cyclomatic, metrics.loc, metrics.variables
         (2, 2, 1)
     """
-    parsed = parse_program(program)
+    tree = parse_program(program)
     depth = nesting = 0
     nodes: defaultdict[type[ast.AST], list[Any]] = defaultdict(list)
-    stack: list[tuple[ast.AST, int, int]] = [(parsed.tree, 1, 0)]
+    stack: list[tuple[ast.AST, int, int]] = [(tree, 1, 0)]
     while stack:  # without recursion, so that depth costs nothing
         node, level, inside = stack.pop()
         kind = node.__class__
@@ -98,21 +98,21 @@ def measure(program: str | ParsedProgram) -> Metrics:
         for child in ast.iter_child_nodes(node):
             chained = child.__class__ is ast.If and child in branch
             stack.append((child, level + 1, inside - chained))
-    cyclomatic, volume, effort = _complexity(parsed.tree, depth)
+    cyclomatic, volume, effort = _complexity(tree, depth)
     modules = {alias.name for node in nodes[ast.Import] for alias in node.names}
     modules |= {"." * node.level + (node.module or "") for node in nodes[ast.ImportFrom]}
     return Metrics(
         ast_depth=depth,
         ast_nodes=sum(map(len, nodes.values())),
         cyclomatic=cyclomatic,
-        loc=_code_lines(parsed.text, nodes),
+        loc=_code_lines(program.removeprefix("\ufeff"), nodes),
         variables=len(_bound_names(nodes)),
         halstead_volume=volume,
         halstead_effort=effort,
         max_nesting=nesting,
         functions=len(nodes[ast.FunctionDef]) + len(nodes[ast.AsyncFunctionDef]),
         imports=len(modules),
-        structure=fingerprint(parsed),
+        structure=fingerprint(program),
     )
 
 
@@ -178,7 +178,7 @@ _Token = tuple[str, str]
 """A name that the program may give, or "", and the text of the token."""
 
 
-def fingerprint(program: str | ParsedProgram) -> str:
+def fingerprint(program: str) -> str:
     """Return the structure of a program as 16 hexadecimal digits. Raises ProgramError.
 
     Two programs have the same structure when they differ only in layout, comments, docstrings,
@@ -188,7 +188,7 @@ def fingerprint(program: str | ParsedProgram) -> str:
     """
     tokens: list[_Token] = []
     bound: set[str] = set()
-    stack: list[Any] = [parse_program(program).tree]
+    stack: list[Any] = [parse_program(program)]
     while stack:
         item = stack.pop()
         token, parts = (item, ()) if item.__class__ is tuple else _open_node(item, bound)

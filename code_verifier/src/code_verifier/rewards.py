@@ -167,7 +167,7 @@ def _join_prompt(row: Mapping[str, Any], text: str) -> str | None:
     entry = row.get("entry_point")
     for part, program in ((prompt, prompt + text), (prompt + text, prompt + text), (text, text)):
         with suppress(ProgramError):
-            if entry is None or entry in bound_names(parse_program(part).tree):
+            if entry is None or entry in bound_names(parse_program(part)):
                 return program
     return None
 

@@ -9,7 +9,6 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 from code_verifier.errors import ProgramError
@@ -85,24 +84,15 @@ _SCOPES = (*DEFINITIONS, ast.Lambda)
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedProgram:
-    """A program and its syntax tree; functions that take it never change the tree."""
-
-    text: str
-    tree: ast.Module
-
-
-def parse_program(program: str | ParsedProgram) -> ParsedProgram:
-    """Return the program with its tree; a parsed one is returned unchanged. Raises ProgramError
-    when the text is not Python, longer than MAX_PROGRAM or nested too deeply."""
-    if isinstance(program, ParsedProgram):
-        return program
+def parse_program(program: str) -> ast.Module:
+    """Return the syntax tree of a program. Raises ProgramError when the text is not Python, longer
+    than MAX_PROGRAM or nested too deeply."""
     program = program.removeprefix("\ufeff")  # a byte order mark
     if (size := len(program)) > MAX_PROGRAM:
         raise ProgramError(f"the program has {size} characters; expected at most {MAX_PROGRAM}")
     try:
-        return ParsedProgram(program, _parse(program, "exec"))
+        tree: ast.Module = _parse(program, "exec")
+        return tree
     except SyntaxError as error:
         if error.msg.startswith(("RecursionError", "MemoryError")):
             raise ProgramError("the program is nested too deeply to be parsed") from None
@@ -138,14 +128,14 @@ def docstring_of(node: Any) -> ast.Expr | None:
     return None
 
 
-def strip_comments(program: str | ParsedProgram) -> str:
+def strip_comments(program: str) -> str:
     r"""Return the program without comments and docstrings, in the layout of `ast.unparse`. Raises
     ProgramError when the program does not parse.
 
         >>> strip_comments("def f(x):  # adds one\n    return x+1")
         'def f(x):\n    return x + 1'
     """
-    root = copy.copy(parse_program(program).tree)  # statements are copied, expressions shared
+    root = copy.copy(parse_program(program))  # statements are copied, expressions shared
     stack: list[ast.AST] = [root]
     while stack:
         node = stack.pop()

@@ -8,12 +8,10 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from typing import Any, Final, Self
 
 from code_verifier import user_files
 from code_verifier.errors import CodeVerifierError, Status
-from code_verifier.syntax import ParsedProgram, parse_program
 from code_verifier.user_files import id_of, program_of, text_field, text_list, text_or_none
 
 KINDS: Final = ("code_o", "code_i", "code_f")
@@ -131,16 +129,6 @@ class Proposal:
         text = None if kind == "code_f" else text_or_none(row, "input")
         message = text_or_none(row, "message") or ""
         return cls(kind, program_of(row, kind in KINDS), text, text_list(row, "inputs"), message)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the tree in a copy for another process, which parses the program again."""
-        return {name: value for name, value in vars(self).items() if name != "parsed"}
-
-    @cached_property
-    def parsed(self) -> ParsedProgram:
-        """The program with its tree, parsed once for `strip_comments`, `Sandbox.validate`,
-        `measure` and `fingerprint`. Raises ProgramError."""
-        return parse_program(self.program)
 
 
 def check_kind(kind: str) -> None:

@@ -41,7 +41,7 @@ def assertion(text: str) -> ast.expr:
 
 def _statements(name: str, text: str) -> list[ast.stmt]:
     try:
-        return parse_program(text).tree.body
+        return parse_program(text).body
     except ProgramError as error:
         raise CodeVerifierError(f"{name!r} is {text[:SHOWN]!r}: {error}") from None
 

@@ -40,7 +40,7 @@ def extract_program(answer: str, entry_point: str) -> str:
 def parse(text: str) -> ast.Module | None:
     """Return the syntax tree; None for text that does not parse."""
     try:
-        return parse_program(text).tree
+        return parse_program(text)
     except ProgramError:
         return None
 
@@ -110,7 +110,7 @@ def find_answer(kind: str, response: str, template: Template) -> str | None:
 
 def _side(kind: str, text: str) -> str:
     """The side of an assertion that is the answer. Raises LookupError if there is none."""
-    statement = parse_program(text).tree.body[-1]
+    statement = parse_program(text).body[-1]
     if not isinstance(statement, ast.Assert | ast.Expr):
         raise LookupError
     condition = statement.test if isinstance(statement, ast.Assert) else statement.value

@@ -67,7 +67,7 @@ def program_metrics(written: Proposal | Task) -> Metrics | None:
     if not written.program:
         return None
     try:
-        return measure(written.parsed if isinstance(written, Proposal) else written.program)
+        return measure(written.program)
     except CodeVerifierError:
         return None
 

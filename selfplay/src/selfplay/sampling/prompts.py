@@ -148,7 +148,7 @@ def _indent(line: str) -> str:
 def without_comments(proposal: Proposal) -> Proposal:
     """Return the proposal without comments and docstrings; unchanged if it cannot be parsed."""
     try:
-        program = strip_comments(proposal.parsed)
+        program = strip_comments(proposal.program)
     except CodeVerifierError:
         return proposal
     return Proposal(proposal.kind, program, proposal.input, proposal.inputs, proposal.message)

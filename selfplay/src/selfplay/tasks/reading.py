@@ -215,7 +215,7 @@ def is_input(text: str) -> bool:
 
 def _statements(text: str) -> list[ast.stmt]:
     try:
-        return parse_program(text).tree.body
+        return parse_program(text).body
     except CodeVerifierError:
         return []
 
