@@ -92,8 +92,8 @@ def test_wrong_use_is_refused() -> None:
 @pytest.mark.parametrize("check", [False, True], ids=["run", "check"])
 def test_an_endless_input_times_out_alone(quick: Sandbox, check: bool) -> None:
     program = "def f(x):\n    while x == 2: pass\n    return x * 10"
-    ask = quick.check_inputs if check else quick.run_inputs
-    verdicts = ask(program, ["1", "2", "3", "2", "5"])
+    ask = quick.check_many if check else quick.run_many
+    verdicts = list(ask((program, given) for given in ("1", "2", "3", "2", "5")))
     assert [verdict.status for verdict in verdicts] == ["ok", "timeout", "ok", "timeout", "ok"]
     assert [verdict.output for verdict in verdicts] == ["10", None, "30", None, "50"]
 
@@ -103,7 +103,7 @@ def test_a_crash_takes_no_other_input_with_it(one: Sandbox) -> None:
         "def f(x):\n    if x != 2: return x\n    it = iter(())\n"
         "    for _ in range(300_000): it = filter(None, it)\n    del it\n    return x"
     )
-    verdicts = one.run_inputs(program, ["1", "2", "3"])
+    verdicts = list(one.run_many((program, given) for given in ("1", "2", "3")))
     assert [verdict.output for verdict in verdicts][::2] == ["1", "3"]
     assert verdicts[1].status == one.run(program, "2").status
 

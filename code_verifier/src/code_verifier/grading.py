@@ -6,7 +6,7 @@ output is compared outside. code_f: the answer is a program; it runs on every ju
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from code_verifier.canonical import canonical
@@ -16,8 +16,8 @@ from code_verifier.syntax import strip_comments
 from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict, check_kind
 from code_verifier.user_files import require_type
 
-Run = Callable[[str, Sequence[str]], Iterator[Verdict]]
-"""Yields the verdicts of a program on inputs, each executed when it is needed."""
+Run = Callable[[str, str], Verdict]
+"""The verdict of a program on an input."""
 MIN_INPUTS = 2
 _FINAL = (Status.SYNTAX_ERROR, Status.BANNED, Status.TIMEOUT, Status.MEMORY, Status.VIOLATION)
 
@@ -42,7 +42,7 @@ def grade_answer(
             return _refused(error.status, str(error))
         wrong = "wrong output"
     else:
-        verdict = next(run(task.program, [answer]))
+        verdict = run(task.program, answer)
         if verdict.output is None:
             return _refused(verdict.status, verdict.reason)
         value, wrong = gold_value(verdict.output), "the input gives another output"
@@ -67,7 +67,8 @@ def _grade_program(
         raise CodeVerifierError("a code_f task needs at least one hidden example to be graded")
     passed = 0
     fault: Grade | None = None  # the first one
-    for gold, verdict in zip(golds, run(answer, task.inputs[task.visible :]), strict=False):
+    for gold, input in zip(golds, task.inputs[task.visible :], strict=True):
+        verdict = run(answer, input)
         if verdict.status == Status.SANDBOX_ERROR:
             return _refused(verdict.status, verdict.reason)
         if verdict.output is None:
@@ -101,7 +102,7 @@ def validate_proposal(proposal: Proposal, check: Run, limits: Limits) -> Verdict
         return _validate_function(proposal, check, limits)
     if proposal.input is None:
         return Verdict(Status.INCOMPLETE, reason=f"a {proposal.kind} proposal needs an input")
-    verdict = next(check(proposal.program, [proposal.input]))
+    verdict = check(proposal.program, proposal.input)
     if verdict.output is None:
         return Verdict(verdict.status, reason=verdict.reason)
     _, _, laid_out = read_arguments(proposal.input, limits.input_chars)
@@ -124,7 +125,8 @@ def _validate_function(proposal: Proposal, check: Run, limits: Limits) -> Verdic
     if leak is not None:
         return Verdict(Status.LEAKING_MESSAGE, reason=leak)
     outputs: list[str] = []
-    for number, verdict in enumerate(check(proposal.program, tidy), 1):
+    for number, input in enumerate(tidy, 1):
+        verdict = check(proposal.program, input)
         if verdict.output is None:
             return Verdict(verdict.status, reason=f"input {number}: {verdict.reason}")
         outputs.append(verdict.output)

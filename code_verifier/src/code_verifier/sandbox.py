@@ -7,7 +7,7 @@ results.
 import marshal
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import cache, lru_cache
 from typing import Any
@@ -133,22 +133,6 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         """
         return self._judge(program, input, self.runs)
 
-    def run_inputs(self, program: str, inputs: Sequence[str]) -> list[Verdict]:
-        """Apply `run` to each input, in parallel."""
-        return list(self.run_many((program, input) for input in inputs))
-
-    def check_inputs(self, program: str, inputs: Sequence[str]) -> list[Verdict]:
-        """Apply `check` to each input, in parallel."""
-        return list(self.check_many((program, input) for input in inputs))
-
-    def iter_run(self, program: str, inputs: Sequence[str]) -> Iterator[Verdict]:
-        """Yield the verdict of `run` on each input, executed when it is requested."""
-        return (self._judge(program, input, 1) for input in inputs)
-
-    def iter_check(self, program: str, inputs: Sequence[str]) -> Iterator[Verdict]:
-        """Yield the verdict of `check` on each input, executed when it is requested."""
-        return (self._judge(program, input, self.runs) for input in inputs)
-
     def validate(self, proposal: Proposal) -> Verdict:
         r"""Apply the acceptance rule to a proposed task of any kind.
 
@@ -157,12 +141,12 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         ...     sandbox.validate(proposal).task.output
         '5'
         """
-        return validate_proposal(proposal, self.iter_check, self.limits)
+        return validate_proposal(proposal, self.check, self.limits)
 
     def grade(self, task: Task, answer: str, fail_fast: bool = False) -> Grade:
         """Judge an answer to a task. For code_f all hidden examples must pass. fail_fast: do not
         run a program again after the first that fails; `passed` counts those before it."""
-        return grade_answer(task, answer, self.iter_run, self.comparison, self.limits, fail_fast)
+        return grade_answer(task, answer, self.run, self.comparison, self.limits, fail_fast)
 
     def run_many(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Verdict]:
         """Yield the verdict of `run` on every (program, input), in order, in parallel."""
