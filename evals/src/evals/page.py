@@ -13,7 +13,7 @@ from evals import tables
 from evals.members import BASE
 from evals.question import SampleVerdict
 from evals.run import Run
-from evals.scores import Row, by_question, problem_scores
+from evals.scores import Row
 
 MOST_BYTES = 4_000_000
 """Most bytes of all questions with their samples on a page."""
@@ -43,7 +43,7 @@ _ANSWERS += ("ill-formed, %", "cut off, %")
 def page_text(runs: Sequence[Run], table: tables.Table | None) -> str:
     """Return the page of finished runs, one file that works offline; equal runs, equal bytes. runs,
     table: as `side_by_side.table_of` returns them."""
-    charts: dict[str, alt.LayerChart | alt.Chart] = {}
+    charts: dict[str, alt.LayerChart] = {}
     differences = table.differences if table else ()
     if table is not None:
         title = "right answers, %" if table.measure == "avg@n" else f"{table.measure}, % of tasks"
@@ -59,7 +59,6 @@ def page_text(runs: Sequence[Run], table: tables.Table | None) -> str:
     benchmarks = []
     for name in names:
         group = [run for run in runs if run.benchmark == name]
-        charts[f"solved: {name}"] = questions_solved(group)
         entries, left_out = questions(group, MOST_BYTES // len(names))
         benchmarks.append({"name": name, "questions": entries, "left_out": left_out})
     layout: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True}
@@ -127,33 +126,6 @@ def intervals(rows: Iterable[Row], title: str, references: Sequence[float]) -> a
         base.mark_point(filled=True, opacity=1).encode(x=middle, shape=shape, size=size),
     ]
     return alt.LayerChart(layer=layers).properties(height=alt.Step(20), **_WHOLE)
-
-
-def questions_solved(runs: Sequence[Run]) -> alt.Chart:
-    """Chart every question of one benchmark for every adapter, darker the more samples are right,
-    and red if it was not graded."""
-    ids = list(dict.fromkeys(verdict.id for run in runs for verdict in run.verdicts))
-    data = [
-        {"adapter": run.name, "from": at, "to": at + 0.9, "question": id, "solved": rates.get(id)}
-        for run in runs
-        for rates in [problem_scores(by_question(run.verdicts))]
-        for at, id in enumerate(ids)
-    ]
-    axis = alt.Axis(labels=False, ticks=False, domain=False, grid=False)
-    scale = alt.Scale(domain=[0, len(ids)], nice=False)
-    title = f"the {len(ids)} questions, in the order of the benchmark"
-    red, blue = alt.value(PALETTE[5]), alt.value(PALETTE[0])
-    strength = alt.Scale(domain=[0, 1], range=[0.12, 1])
-    bars = alt.Chart(alt.InlineData(values=data)).mark_rect()
-    chart: alt.Chart = bars.encode(
-        x=alt.X("from:Q", title=title, axis=axis, scale=scale),
-        x2="to:Q",
-        y=alt.Y("adapter:N", sort=None, title=None, axis=_NAMES),
-        color=alt.condition("datum.solved === null", red, blue),
-        opacity=alt.Opacity("solved:Q", legend=None, scale=strength),
-        tooltip=["question:N", "adapter:N", alt.Tooltip("solved:Q", format=".0%")],
-    )
-    return chart.properties(height=alt.Step(22), **_WHOLE)
 
 
 def questions(runs: Sequence[Run], budget: int) -> tuple[list[dict[str, Any]], int]:
