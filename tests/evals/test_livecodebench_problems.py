@@ -13,11 +13,7 @@ from livecodebench_problems import problem, row
 
 from code_verifier import read_tests as read_row
 from evals import Data, EvalsError, load_benchmark
-from evals.code.livecodebench import (
-    Problem,
-    read_questions,
-    window,
-)
+from evals.code.livecodebench import Problem, read_questions
 from evals.code.programs import azr_program, official_program
 from evals.data import HubRows
 
@@ -91,7 +87,6 @@ def test_a_release_is_read_row_by_row_and_its_hidden_tests_when_asked(
     assert [question.id for question in questions] == [f"p{n}" for n in range(12)]
     assert peak < 8 * LARGE  # of 12 that the hidden tests have
     assert tests[0][0] == "x" * LARGE
-    assert questions[0].problem.contest_date == datetime(2024, 8, 1)
     if names:
         benchmark = load_benchmark("livecodebench", Data(folder))
         assert benchmark.content_hash.startswith("sha256 of 3 files: ")
@@ -128,7 +123,6 @@ def test_a_folder_that_is_no_release_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"contest_date": "soon"}, "contest_date is 'soon'"),
         ({"question_id": 3}, "lacks the texts question_id"),
         ({"metadata": "{"}, "not JSON"),
     ],
@@ -136,15 +130,6 @@ def test_a_folder_that_is_no_release_is_refused(tmp_path: Path) -> None:
 def test_rows_that_are_no_problems(changes: dict[str, object], message: str) -> None:
     with pytest.raises(EvalsError, match=message):
         problem(PAIRS, **changes)
-
-
-def test_windows_are_inclusive_and_end_at_midnight() -> None:
-    dates = ("2024-03-02", "2024-08-01", "2024-08-03T19:30:00", "2025-02-01")
-    rows = [row(PAIRS, question_id=date, contest_date=date) for date in dates]
-    questions = read_questions(rows)
-    chosen = window(questions, start="2024-08-01", end="2024-08-03")
-    assert [item.id for item in chosen] == ["2024-08-01"]
-    assert len(window(questions, start="2024-08-01", end="2025-02-01")) == 3
 
 
 def test_programs_in_answers() -> None:

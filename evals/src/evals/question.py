@@ -14,18 +14,15 @@ from evals.recipes import Limits, Recipe, Template
 @dataclass(frozen=True)
 class Data:
     """The data that a benchmark is loaded from. file: the user's; None is where the benchmark is
-    published. release, since, until: a part of LiveCodeBench, by a release on the hub and by
-    contest dates (YYYY-MM-DD)."""
+    published. release: of LiveCodeBench on the hub."""
 
     file: Path | str | None = None
     release: str | None = None
-    since: str | None = None
-    until: str | None = None
 
     def whole(self, benchmark: str) -> Path | str | None:
-        """Return the file. Raises EvalsError for a part, which only LiveCodeBench has."""
-        if self.release or self.since or self.until:
-            raise EvalsError(f"{benchmark} has neither releases nor dates; livecodebench has both")
+        """Return the file. Raises EvalsError for a release, which only LiveCodeBench has."""
+        if self.release:
+            raise EvalsError(f"{benchmark} has no releases; livecodebench has")
         return self.file
 
 

@@ -93,7 +93,7 @@ def _opponents(
             names = ", ".join(rival.name for rival in choices)
             raise EvalsError(f"{run.name} can be compared with {names}; type one of these names")
         for other in choices:
-            if _questions(run) != _questions(other):
+            if run.settings.get("benchmark_hash") != other.settings.get("benchmark_hash"):
                 pair = f"{run.name} and {other.name} are not compared on {run.benchmark}"
                 notes.append(f"{pair}: their questions or right answers come from different files")
             elif other is not run:
@@ -103,11 +103,6 @@ def _opponents(
 
 def _home(run: Run) -> Path | None:
     return run.folder and run.folder.parents[1]
-
-
-def _questions(run: Run) -> str:
-    """The data that questions are from, without the dates of a part."""
-    return str(run.settings.get("benchmark_hash")).partition(";")[0]
 
 
 def _with_names(runs: Sequence[Run]) -> list[Run]:

@@ -17,7 +17,6 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,17 +34,15 @@ _PROGRAM = re.compile(
 )
 _AHEAD = 32  # one program may take as long as hundreds of others
 _SHARD = re.compile(r"-\d+-of-(\d+)$")
-_TEXTS = ("question_id", "question_content", "contest_date", "starter_code")
+_TEXTS = ("question_id", "question_content", "starter_code")
 
 
 @dataclass(frozen=True)
 class Problem:
-    """row: reads the row again, with its hidden tests; raises EvalsError when its file has changed.
-    contest_date: of a row of LiveCodeBench."""
+    """row: reads it again, with its hidden tests; raises EvalsError when its file has changed."""
 
     question_id: str
     row: Callable[[], Record]
-    contest_date: datetime = datetime.min
 
 
 def read_questions(source: str | Path | Sequence[Record]) -> list[Question]:
@@ -64,28 +61,9 @@ def _question(row: Record, again: Callable[[], Record], place: str) -> Question:
         raise EvalsError(f"{place} lacks the texts {', '.join(missing)}")
     if isinstance(metadata := row.get("metadata"), str):
         parse_object(metadata or "{}", f"{place}: metadata")
-    date = _date(row["contest_date"], f"{place}: contest_date")
     id, level = row["question_id"], _LEVELS.get(str(row.get("difficulty")), 0)
     fields = {"question": row["question_content"], "starter_code": row["starter_code"]}
-    return Question(id, fields, Problem(id, again, date), level)
-
-
-def window(
-    questions: Iterable[Question], start: str | None = None, end: str | None = None
-) -> list[Question]:
-    """Return the questions of contest dates from `start` to `end`, both inclusive. Dates are
-    YYYY-MM-DD and mean midnight: as in LiveCodeBench, contests later on the day `end` are left out.
-    Raises EvalsError."""
-    first = _date(start, "the first date") if start is not None else datetime.min
-    last = _date(end, "the last date") if end is not None else datetime.max
-    return [q for q in questions if first <= q.problem.contest_date <= last]
-
-
-def _date(text: str, name: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text).replace(tzinfo=None)
-    except ValueError:
-        raise EvalsError(f"{name} is {text!r}; expected YYYY-MM-DD") from None
+    return Question(id, fields, Problem(id, again), level)
 
 
 def _read_again(shard: Path, start: int, length: int) -> dict[str, Any]:
@@ -148,14 +126,7 @@ def load(name: str, data: Data) -> tuple[tuple[Question, ...], str, tuple[str, .
     else:
         source = load_source(name, data.file, data.release)
         questions, digest, notes = read_questions(source.rows), source.content_hash, source.notes
-    part = window(questions, data.since, data.until)
-    if len(part) < len(questions):
-        dates = f"{data.since or 'start'} to {data.until or 'end'}"
-        if not part:
-            raise EvalsError(f"{name}: none of {len(questions)} problems: {dates}")
-        notes = (*notes, f"{len(part)} of {len(questions)} problems: {dates}")
-        digest += f"; {dates}"
-    return tuple(part), digest, notes
+    return tuple(questions), digest, notes
 
 
 def _is_read_by_line(path: Path) -> bool:
