@@ -16,12 +16,12 @@ from typing import Any
 from radon.metrics import h_visit_ast
 from radon.visitors import ComplexityVisitor
 
-from code_verifier import syntax
 from code_verifier.errors import ProgramError
 from code_verifier.syntax import DOCUMENTED, Nodes, docstring_of, parse_program
 
-_FRAMES = 4
-"""Python frames that a visitor of radon needs for each level of a tree."""
+_DEEPEST = 200
+"""Levels of the deepest tree that is measured. radon needs three or four Python frames for each;
+the caller has the others."""
 _NESTING: tuple[type[ast.AST], ...] = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With)
 _NESTING += (ast.AsyncWith, ast.Try, ast.TryStar, ast.Match)
 
@@ -76,7 +76,7 @@ MEANINGS = {
 
 def measure(program: str) -> Metrics:
     r"""Return the metrics of a program, which is not executed. Raises ProgramError when it does not
-    parse, or is too long or too deeply nested to be parsed.
+    parse, is too long, or has a tree of more than 200 levels, as a chain of 200 operators has.
 
         >>> metrics = measure("def f(x):\n    return x if x > 0 else -x")
         >>> metrics.cyclomatic, metrics.loc, metrics.variables
@@ -129,9 +129,10 @@ def _complexity(tree: ast.Module, depth: int) -> tuple[int, float, float]:
     V = N log2 n with the length N and the vocabulary n, and the effort E = D V with the difficulty
     D = n1 N2 / (2 n2) (Halstead 1977). Raises ProgramError for one that is too deep."""
     try:
-        with syntax.deep_recursion(_FRAMES * depth):
-            cyclomatic = ComplexityVisitor.from_ast(tree).total_complexity
-            total = h_visit_ast(tree).total
+        if depth > _DEEPEST:
+            raise RecursionError
+        cyclomatic = ComplexityVisitor.from_ast(tree).total_complexity
+        total = h_visit_ast(tree).total
     except RecursionError:
         raise ProgramError("the program is nested too deeply to be measured") from None
     return int(cyclomatic), float(total.volume), float(total.effort)

@@ -4,11 +4,10 @@ import ast
 import copy
 import os
 import re
-import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from code_verifier.errors import ProgramError
@@ -24,7 +23,6 @@ if hasattr(os, "register_at_fork"):  # a fork while another thread parses must n
     )
 _WARNED = re.compile(r"\\|[0-9][A-Za-z_]")
 """Texts with tokenizer warnings: unknown escapes, and a number that runs into a word (`1or 2`)."""
-_SPARE_FRAMES = 200
 FILE_NAME = "<program>\ud800"
 """The file name of programs. Python looks for the line of a SyntaxError in the file of this name,
 which no file can have."""
@@ -38,22 +36,6 @@ def parse_expression(text: str) -> ast.expr:
     """
     tree: ast.Expression = _parse(text, "eval")
     return tree.body
-
-
-@contextmanager
-def deep_recursion(frames: int) -> Iterator[None]:
-    """Raise the recursion limit by `frames`, if these are more than a few. All threads share the
-    limit, and the parser obeys it, so that it waits meanwhile."""
-    if frames <= _SPARE_FRAMES:
-        yield
-        return
-    with _LOCK:
-        limit = sys.getrecursionlimit()
-        sys.setrecursionlimit(limit + frames)
-        try:
-            yield
-        finally:
-            sys.setrecursionlimit(limit)
 
 
 def describe(error: Exception) -> str:
