@@ -2,10 +2,9 @@
 
 The gap d between student and teacher has the prior N(m, V). A match in which the student won
 `won` tasks and lost `lost` (both may be fractions) has the likelihood
-Φ(d/c)^won Φ(-d/c)^lost with c = sqrt(2) beta. With one task it is TrueSkill without draws, whose
-closed form is then used; many tasks enter at once, so their order has no effect. Constants and
-conversions are the `trueskill` package's. Beliefs are per member: the correlation of two skills is
-not stored.
+Φ(d/c)^won Φ(-d/c)^lost with c = sqrt(2) beta. With one task it is TrueSkill without draws; many
+tasks enter at once, so their order has no effect. Constants and conversions are the `trueskill`
+package's. Beliefs are per member: the correlation of two skills is not stored.
 """
 
 import math
@@ -180,6 +179,8 @@ _MODE_STEPS = 40
 _SETTLED = 1e-9  # a last step of that many prior deviations leaves the mode exact enough
 _EDGE_STEPS = 5
 _DROP = 34.0  # the integral ends where the density is exp(-34) of its peak
+_SIDES = np.array([[-1.0], [1.0]])
+"""The way the teacher's and the student's skill move with the gap."""
 
 
 @dataclass(frozen=True)
@@ -218,33 +219,13 @@ def rate_matches(
     counts as, >= 0, shape [n]; a weight of 0 only lets the skills wander by tau. No member may
     occur twice. The gap's posterior is projected back on both sides in proportion to their
     variances, so mu_t/V_t + mu_s/V_s (V: variance after tau) is the same before and after.
-    """
-    mu, sigma = skills(teachers, students)
-    sigma = np.sqrt(sigma * sigma + model.tau**2)
-    game = (weight == 1.0) & ((score == 0.0) | (score == 1.0))
-    for rows, update in ((game, _single_games), (~game, _at_once)):
-        if rows.any():
-            mu[:, rows], sigma[:, rows] = update(
-                mu[:, rows], sigma[:, rows], score[rows], weight[rows], model
-            )
-    first, second = zip(mu.tolist(), sigma.tolist(), strict=True)
-    return list(map(Rating, *first)), list(map(Rating, *second))
-
-
-_SIDES = np.array([[-1.0], [1.0]])
-"""The way the teacher's and the student's skill move with the gap."""
-
-
-def _at_once(
-    mu: Floats, sigma: Floats, score: Floats, weight: Floats, model: RatingModel
-) -> tuple[Floats, Floats]:
-    """The update by integration, for skills of shape [2, n] that have wandered.
 
     A gap's density is log-concave and analytic, so the trapezoidal rule between the two points
     where it has died out converges geometrically in the number of nodes. With 32 for each beta in
     the larger sigma of the two, the error is below 1e-9 rating units for up to 256 tasks.
     """
-    variances = sigma**2
+    mu, sigma = skills(teachers, students)
+    variances = np.sqrt(sigma * sigma + model.tau**2) ** 2
     gap, total = mu[1] - mu[0], variances[0] + variances[1]
     won, lost = weight * score, weight * (1.0 - score)
     problem = GapProblem(gap, total, won, lost, model.performance_scale)
@@ -259,8 +240,10 @@ def _at_once(
     shift = (density * offset).sum(axis=1)
     variance = np.minimum((density * (offset - shift[:, None]) ** 2).sum(axis=1), total)
     pull, shrink = (mode + shift - gap) / total, (variance - total) / (total * total)
-    change = variances * variances * shrink
-    return mu + variances * (_SIDES * pull), np.sqrt(variances + change)
+    mu = mu + variances * (_SIDES * pull)
+    sigma = np.sqrt(variances + variances * variances * shrink)
+    first, second = zip(mu.tolist(), sigma.tolist(), strict=True)
+    return list(map(Rating, *first)), list(map(Rating, *second))
 
 
 def _mode(problem: GapProblem) -> tuple[Floats, Floats]:
@@ -300,36 +283,3 @@ def _edges(problem: GapProblem, peak: Floats, outside: Floats) -> Floats:
         moves = (excess > 0.0) & (slope != 0.0)
         d = np.where(moves, d + excess / np.where(moves, slope, 1.0), d)
     return d
-
-
-_FAR = 50.0  # standard deviations from where the series of a sure upset is exact
-
-
-def _single_games(
-    mu: Floats, sigma: Floats, result: Floats, _weight: Floats, model: RatingModel
-) -> tuple[Floats, Floats]:
-    """TrueSkill's closed form for one game of each pair, for skills that have wandered.
-
-    result: shape [n]; 1 where the student won, 0 where the teacher did. Each mean moves by its
-    variance times `step`, and each variance falls by its own share of c² times w.
-    """
-    variances = sigma**2
-    lead, c2 = _leads(mu, sigma, model)
-    sign = np.where(result >= 0.5, 1.0, -1.0)
-    v, w = _win_moments(sign * lead)
-    step = sign * v / np.sqrt(c2)
-    return mu + variances * (_SIDES * step), sigma * np.sqrt(1.0 - variances / c2 * w)
-
-
-def _win_moments(x: Floats) -> tuple[Floats, Floats]:
-    """Return TrueSkill's v and w of a win, of x's shape: x is the winner's lead over c."""
-    near = np.maximum(x, -_FAR)
-    v = np.exp(log_pdf(near) - log_cdf_pair(near)[0])
-    w = v * (v + near)
-    if (x < -_FAR).any():
-        # φ/Φ = a + 1/a - 2/a³ + 10/a⁵ ... at -a, without the cancellation in v + x.
-        a = np.maximum(-x, _FAR)
-        series = 1.0 / a - 2.0 / a**3 + 10.0 / a**5
-        v = np.where(x < -_FAR, a + series, v)
-        w = np.where(x < -_FAR, (a + series) * series, w)
-    return v, w
