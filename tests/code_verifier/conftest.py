@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from code_verifier import Limits, Sandbox
+from code_verifier import Limits, Sandbox, ScriptRunner
+from code_verifier.jail import syscalls
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 
@@ -35,3 +36,14 @@ def one() -> Iterator[Sandbox]:
     """One worker, so that every program follows the one before it."""
     with Sandbox(workers=1, limits=Limits(wall_s=60.0, cpu_s=20.0)) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def runner() -> Iterator[ScriptRunner]:
+    with ScriptRunner() as opened:
+        yield opened
+
+
+@pytest.fixture
+def without_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(syscalls, "build", lambda *_, **__: None)

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from meanwhile import serving_after
 
-from code_verifier import Limits, Sandbox, Status, pool, process
+from code_verifier import Limits, Sandbox, Status, pool
 from code_verifier.jail import addresses
 
 HEAD = """
@@ -190,9 +191,7 @@ def without(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         "broken code": "m.addresses._FORMAT = b'%#lo'",
         "code that crashes": "m.addresses._CODE[m.os.uname().machine]['id'] = '00' * 16",
     }[request.param]
-    monkeypatch.setattr(
-        process, "_BOOTSTRAP", process._BOOTSTRAP.replace("m.main()", f"{change}; m.main()")
-    )
+    serving_after(monkeypatch, change)
     monkeypatch.setattr(pool, "_lacking", {"addresses"})  # no warning
     with Sandbox(workers=1, limits=Limits(wall_s=30.0, cpu_s=10.0)) as sandbox:
         yield sandbox

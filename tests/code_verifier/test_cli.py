@@ -307,8 +307,6 @@ def test_a_reader_that_goes_away(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(LINE * 5_000)
     command = [sys.executable, "-m", "code_verifier", "metrics", str(tmp_path / "in"), "--out", "-"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
         assert process.stdout.readline().startswith(b'{"id": "a"')
         process.stdout.close()
         assert process.stderr.read() == b""

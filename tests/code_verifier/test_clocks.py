@@ -53,36 +53,19 @@ def test_the_first_two_clocks_differ_in_all_that_has_two_sides(side: str) -> Non
 @pytest.mark.parametrize(
     "read",
     [
-        "time.time_ns() % 2",
-        "int(time.time()) % 7",
-        "time.gmtime()[6]",
-        "time.localtime()[3] < 12",
-        "time.strftime('%p')",
-        "time.strftime('%j')",
-        "datetime.date.today().weekday()",
-        "datetime.datetime.now().hour < 12",
-        "datetime.datetime.utcnow().year % 2",
         "datetime.datetime.now().microsecond % 2",
-        "datetime.datetime.now(datetime.timezone.utc).month",
-        "datetime.datetime.today().day > 15",
         "datetime.datetime.now().microsecond < 10",
-        "datetime.date.today().weekday() == 0",
-        "datetime.date.today().weekday() == 2",
         "datetime.date.today().day == 1",
         "datetime.date.today().day in (2, 8, 9)",
-        "datetime.date.today().isocalendar()[1] % 2",
         "(datetime.date.today() + datetime.timedelta(days=1)).year == datetime.date.today().year",
-        "(datetime.date.today().month - 1) // 3 == 2",
         "datetime.datetime.now().hour == 12",
-        "datetime.datetime.now().hour in (15, 17)",
         "time.gmtime().tm_mon in (8, 9)",
         "time.gmtime().tm_yday > 365",
-        "time.gmtime().tm_year % 4 == 0",
-        "time.strftime('%a') == 'Mon'",
         "timeit.default_timer()",
     ],
 )
 def test_programs_that_depend_on_the_time_are_refused(sandbox: Sandbox, read: str) -> None:
+    """Here on what only some of the clocks show; the corpus has a program for each function."""
     verdict = sandbox.check(f"import time, datetime, timeit\ndef f():\n    return {read}", "")
     assert verdict.status == "nondeterministic", verdict
 
@@ -97,8 +80,6 @@ def test_sleeping_is_not_waited_for() -> None:
 @pytest.mark.parametrize(
     "program",
     [
-        "import time\ndef f():\n    time.sleep(3600)",
-        "import time\ndef f():\n    for _ in range(10**6): time.sleep(0.1)",
         "import time\ndef f():\n    try:\n        time.sleep(60)\n    except BaseException: pass",
         "import time\ndef f():\n    while True: time.sleep(0)",
         "import time\ndef f():\n    end = time.time() + 60\n    while time.time() < end: pass",
@@ -107,7 +88,7 @@ def test_sleeping_is_not_waited_for() -> None:
         "import datetime\ndef f():\n    now = datetime.datetime.now\n    end = now()\n"
         "    end += datetime.timedelta(minutes=1)\n    while now() < end: pass",
     ],
-    ids=["sleep", "naps", "swallowed", "no sleep", "busy wait", "tomorrow", "datetime"],
+    ids=["swallowed", "no sleep", "busy wait", "tomorrow", "datetime"],
 )
 def test_waiting_past_the_limit_is_a_timeout(quick: Sandbox, program: str) -> None:
     verdict = quick.check(program, "")

@@ -175,7 +175,6 @@ def test_everything_ends_with_the_caller(number: int) -> None:
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as caller:
-        assert caller.stdout is not None
         servers = [int(word) for word in caller.stdout.readline().split()]
         busy_child(lambda: servers)
         family = below([caller.pid])
@@ -260,7 +259,6 @@ with Sandbox(workers=1, limits=Limits(60, 60, output_chars=2_000_000)) as sandbo
 def test_results_wait_for_a_caller_that_does_not_read() -> None:
     command = [sys.executable, "-c", STOPPED_CALLER]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as caller:
-        assert caller.stdout is not None
         assert caller.stdout.readline() == "ready\n"
         for _ in range(3):
             caller.send_signal(signal.SIGSTOP)

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from escapes import DEEP, REAL_CLOCK
+from meanwhile import serving_after
 from programs import python
 
-from code_verifier import Limits, Sandbox, SandboxUnavailable, Status, process
+from code_verifier import Limits, Sandbox, SandboxUnavailable, Status
 from code_verifier.cli import main
-from code_verifier.jail import syscalls
 
 MEMORY = 256 * 2**20
 LAYERS = ("namespaces", "empty_root", "other_user", "no_new_privs", "landlock")
@@ -96,7 +96,6 @@ def confined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, obj
 
 def require(confined: dict[str, object], *layers: str) -> None:
     active = confined["layers"]
-    assert isinstance(active, dict)
     if not any(active[layer] for layer in layers):
         pytest.skip(f"this kernel or container does not offer {' or '.join(layers)}")
 
@@ -162,8 +161,6 @@ def test_no_rights_can_be_gained(confined: dict[str, object]) -> None:
 
 def test_resources_are_limited(confined: dict[str, object]) -> None:
     limits, space = confined["limits"], confined["space"]
-    assert isinstance(limits, dict)
-    assert isinstance(space, int)
     assert limits["FSIZE"] == limits["CORE"] == [0, 0]
     assert limits["NOFILE"] == [16, 16]
     soft, hard = limits["AS"]
@@ -173,8 +170,7 @@ def test_resources_are_limited(confined: dict[str, object]) -> None:
 
 def test_doctor_tries_scripts_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here where a script gets no input."""
-    without = process._BOOTSTRAP.replace("m.main()", "m.Server._file = None; m.main()")
-    monkeypatch.setattr(process, "_BOOTSTRAP", without)
+    serving_after(monkeypatch, "m.Server._file = None")
     found = json.loads(CliRunner().invoke(main, ["doctor", "--json"]).stdout)
     assert not found["works"]
     assert "test script" in found["error"]
@@ -250,14 +246,6 @@ def test_a_verdict_depends_on_the_program_alone() -> None:
     first = judged(SOURCES)
     assert {status for status, _, _ in first.values()} == {"nondeterministic"}
     assert first == judged(SOURCES[::-1])
-
-
-@pytest.fixture
-def without_filter(monkeypatch: pytest.MonkeyPatch) -> None:
-    def build(*arguments: object, **options: object) -> None:
-        return None
-
-    monkeypatch.setattr(syscalls, "build", build)
 
 
 @pytest.mark.usefixtures("without_filter")

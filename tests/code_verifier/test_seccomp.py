@@ -82,7 +82,6 @@ def decide(program: bytes, arch: int, number: int, *args: int) -> int:
 
 def built(machine: str, write_fd: int | None = None, read_fd: int | None = None) -> bytes:
     program = build(write_fd, read_fd, machine=machine)
-    assert program is not None
     assert len(program) % 8 == 0
     assert len(program) // 8 <= 4096  # BPF_MAXINSNS
     return program
@@ -153,7 +152,6 @@ def test_other_machines_get_no_filter() -> None:
 @machines
 def test_an_ordinary_program_names_no_owner_of_a_descriptor(machine: str) -> None:
     program = build(machine=machine, mild=True)
-    assert program is not None
     number = REFUSED[machine]["fcntl"]
     for command in (*range(40), 1024, 1030, 2**31, 2**32 - 1):
         expected = ALLOW if command <= 4 else FAIL  # F_DUPFD F_GETFD F_SETFD F_GETFL F_SETFL

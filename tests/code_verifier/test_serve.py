@@ -240,7 +240,6 @@ def test_a_fault_of_the_sandbox_is_one_of_its_own(server: Server) -> None:
 def test_the_command_serves_until_it_is_stopped() -> None:
     command = [sys.executable, "-m", "code_verifier", "serve", "--port", "0", "--workers", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         url, _, rest = process.stdout.readline().partition(" ")
         assert url.startswith("http://127.0.0.1:")
         assert rest == "(1 at a time, 512 requests)\n"

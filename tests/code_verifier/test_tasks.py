@@ -14,7 +14,6 @@ from code_verifier import (
     Status,
     Task,
     Verdict,
-    grade,
     strip_comments,
 )
 from code_verifier.errors import CodeVerifierError, ProgramError
@@ -26,27 +25,16 @@ SQUARE = "def f(x):\n    total = x * x + 1\n    return total"
 def test_a_pair_becomes_a_task(sandbox: Sandbox) -> None:
     found = sandbox.validate(Proposal("code_o", SQUARE, input=" 3  # three"))
     assert found.status == "ok"
-    assert found.task is not None
     assert (found.task.input, found.task.output) == ("3", "10")
     again = sandbox.validate(Proposal("code_o", SQUARE, input="3")).task
-    assert again is not None
     assert again.id == found.task.id != ""
 
 
 def test_a_function_proposal_shows_the_first_half(sandbox: Sandbox) -> None:
     proposal = Proposal("code_f", SQUARE, inputs=("1", "2", "3", "4", "5"), message="grows fast")
     (found,) = sandbox.validate_many([proposal])
-    assert found.task is not None
     assert found.task.visible == 2
     assert found.task.outputs == ("2", "5", "10", "17", "26")
-
-
-def test_answers_are_compared_by_the_given_rule(sandbox: Sandbox) -> None:
-    task = Task("code_o", SQUARE, input="3", output="[1, True]")
-    with Sandbox(comparison=Comparison(types=False)) as loose:
-        assert loose.grade(task, "[True, 1]").score == 1.0
-    assert grade(task, "[True, 1]", sandbox).score == 0.0
-    assert grade(task, "[1,True]").score == 1.0
 
 
 def test_program_answers_must_pass_all_hidden_examples(sandbox: Sandbox) -> None:
@@ -121,11 +109,9 @@ def test_inputs_and_outputs_of_any_allowed_size_are_judged() -> None:
     with Sandbox(workers=1, limits=Limits(wall_s=30, output_chars=300_000)) as wide:
         program = "def f(n):\n    return 'x' * n"
         task = wide.validate(Proposal("code_i", program, input="200_000")).task
-        assert task is not None
         assert wide.grade(task, "200000").score == 1.0
         examples = ("150000", "150001")
         found = wide.validate(Proposal("code_f", program, inputs=examples)).task
-        assert found is not None
         assert wide.grade(found, program).score == 1.0
         huge = wide.validate(Proposal("code_o", program, input="0x" + "f" * 9000))
         assert huge.status == "too_long"

@@ -6,7 +6,6 @@ import pickle
 import tomllib
 import tracemalloc
 import zlib
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -58,12 +57,6 @@ def check(candidate):
 """
 CALLS = {"entry_point": "add", "inputs": [[1, 2], [[1], [2]]], "outputs": [3, [1, 2]]}
 ADD = "def add(a, b):\n    return a + b"
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[ScriptRunner]:
-    with ScriptRunner() as opened:
-        yield opened
 
 
 @pytest.mark.parametrize(
@@ -145,7 +138,6 @@ class Opaque:
     def __eq__(self, other): return True
     def __gt__(self, other): return True
 """,
-    "Eq(": "class Eq:\n    __eq__ = lambda a, b: True\n",
 }
 
 
@@ -273,16 +265,6 @@ def test_a_test_that_looks_at_more_than_data(runner: ScriptRunner, case: dict[st
     assert found.reason
 
 
-FORMS = {"is": "candidate(n) == 2 * n", "are": "candidate(n) == [2 * n]",
-    "near": "abs(candidate(n) - 2 * n) < 1e-6", "in": "2 * n in candidate(n)",
-    "close": "math.isclose(candidate(n), 2 * n)", "value": "candidate(n).value == 2 * n",
-    "listed": "list(candidate(n)) == [2 * n]", "array": "np.allclose(candidate(n), 2 * n)",
-    "member": "__import__('importlib').import_module('math').isclose(candidate(n), 2 * n)",
-    "later": "[v := candidate(n)] and math.isclose(v, 2 * n)",
-    "all": "all(map(operator.eq, candidate(n), [2 * n]))",
-    "items": "all(a == b for a, b in zip(candidate(n), [2 * n]))"}  # fmt: skip
-
-
 DECEITS = [
     {"name": f"{name}: {form}", "form": form, "program": program}
     for name, program in CORPUS["deceits"].items()
@@ -290,22 +272,7 @@ DECEITS = [
 ]
 
 
-@pytest.mark.parametrize("cheat", CORPUS["cheats"] + DECEITS, ids=lambda cheat: cheat["name"])
-def test_no_cheap_trick_passes_a_test_in_its_process(
-    runner: ScriptRunner, cheat: dict[str, str]
-) -> None:
-    form = cheat["form"]
-    if form == "array":
-        pytest.importorskip("numpy")
-    numpy = "import numpy as np\n" if form == "array" else ""
-    check = f"{numpy}def check(candidate):\n    for n in range(1, 4):\n        assert {FORMS[form]}"
-    tests = read_tests({"entry_point": "f", "test": check})
-    is_list = form in ("are", "listed", "all", "items", "in")
-    honest = f"def f(x): return {'[2 * x]' if is_list else '2 * x'}"
-    if form == "value":
-        honest = "class R: pass\ndef f(x):\n    r = R()\n    r.value = 2 * x\n    return r"
-    assert run_tests(runner, honest, tests, 2.0).score == 1.0
-    assert run_tests(runner, defined(cheat["program"]), tests, 2.0).score == 0.0
+IMPORTS = "import math, operator, statistics, datetime, fractions\nfrom decimal import Decimal\n"
 
 
 @pytest.mark.parametrize(
@@ -325,12 +292,9 @@ def test_what_only_looks_like_a_counter_is_judged(runner: ScriptRunner, loop: st
     assert run_tests(runner, defined("def f(x): return Opaque()"), tests, 2.0).score == 0.0
 
 
-def graded(runner: ScriptRunner, form: str, program: str) -> Grade:
+def graded(runner: ScriptRunner, form: str, program: str, imports: str = IMPORTS) -> Grade:
     """The grade by a test of a form, with numpy if the form or the program names it."""
     condition = CHECKS["forms"][form]
-    imports = (
-        "import math, operator, statistics, datetime, fractions\nfrom decimal import Decimal\n"
-    )
     if form == "Frac":  # which the test uses without importing it
         imports = ""
     if "np." in condition or "numpy" in program:
@@ -341,6 +305,15 @@ def graded(runner: ScriptRunner, form: str, program: str) -> Grade:
     return run_tests(
         runner, program, read_tests({"entry_point": "f", "test": imports + check}), 3.0
     )
+
+
+@pytest.mark.parametrize("cheat", CORPUS["cheats"] + DECEITS, ids=lambda cheat: cheat["name"])
+def test_no_cheap_trick_passes_a_test_in_its_process(
+    runner: ScriptRunner, cheat: dict[str, str]
+) -> None:
+    form = cheat["form"]
+    assert graded(runner, form, CHECKS["honest"][form][0], imports="").score == 1.0
+    assert graded(runner, form, defined(cheat["program"]), imports="").score == 0.0
 
 
 def programs(part: str) -> list[tuple[str, str]]:

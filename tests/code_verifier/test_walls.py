@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from meanwhile import serving_after
 
-from code_verifier import Limits, Sandbox, Status, process
+from code_verifier import Limits, Sandbox, Status
 from code_verifier.jail import policy, wire
 
 TAKEN_OVER = """
@@ -28,7 +29,6 @@ def function(task, room):
     os._exit(0)
 
 literal_child.function = function
-m.main()
 """
 """A fork server whose children report what they are given."""
 F = "def f(x, stay):\n    return x"
@@ -36,8 +36,7 @@ F = "def f(x, stay):\n    return x"
 
 @pytest.fixture
 def taken_over(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
-    bootstrap = process._BOOTSTRAP.replace("m.main()", f"exec({TAKEN_OVER!r})")
-    monkeypatch.setattr(process, "_BOOTSTRAP", bootstrap)
+    serving_after(monkeypatch, TAKEN_OVER)
     with Sandbox(workers=1, limits=Limits(wall_s=2.0)) as sandbox:
         yield sandbox
 

@@ -4,7 +4,7 @@ import threading
 from contextlib import contextmanager
 
 from code_verifier.pool import Pool
-from code_verifier.process import ProcessLost
+from code_verifier.process import _BOOTSTRAP, ProcessLost
 
 
 @contextmanager
@@ -49,3 +49,9 @@ def executing_fails(monkeypatch, mark=b""):
         return ask(self, profile, order, task, grace_s)
 
     monkeypatch.setattr(Pool, "ask", fails)
+
+
+def serving_after(monkeypatch, code):
+    """Run this code in every server before it serves; `m` is `jail.server`."""
+    start = _BOOTSTRAP.replace("m.main()", f"exec({code!r}); m.main()")
+    monkeypatch.setattr("code_verifier.process._BOOTSTRAP", start)
