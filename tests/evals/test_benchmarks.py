@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import evalplus_problems
 import livecodebench_problems
@@ -126,19 +127,6 @@ def test_a_release_is_of_livecodebench_on_the_hub(contest: Path, name: str, mess
         load_benchmark(name, Data(contest, "release_v5"))
 
 
-def test_math_answers_are_asked_and_graded(tmp_path: Path) -> None:
-    data = write_rows(tmp_path / "gsm8k.jsonl", GSM8K)
-    benchmark = load_benchmark("gsm8k", Data(data))
-    engine = TableEngine({"is 1 +": "So \\boxed{2}.", "is 2 +": "The answer is 4.", "is 3 +": "7"})
-    (result,) = evaluate(engine, benchmark, recipe="azr", limit=3, out=tmp_path)
-    assert (result.row()["solved"], result.partial) == (2, True)
-    verdicts = read_rows(tmp_path / "base" / "gsm8k" / "verdicts.jsonl")
-    assert [(v["extracted"], v["gold"], v["correct"]) for v in verdicts[:2]] == [
-        ("2", "2", True),
-        ("4", "4", True),
-    ]
-
-
 MADE_UP = (
     "\nUser: {}\nAssistant: <think> hm </think>",
     "User: {}\nAssistant:",
@@ -151,10 +139,10 @@ MADE_UP = (
 """How models continue after their answer."""
 
 
-def judged(name: str, data: Path, recipe: str, id: str, responses: Sequence[str]) -> list[bool]:
+def judged(name: str, data: Path, recipe: str, responses: Sequence[str]) -> list[bool]:
     benchmark, chosen = load_benchmark(name, Data(data)), RECIPES[recipe]
-    question = next(question for question in benchmark.questions if question.id == id)
-    pairs = [(question, Sample(id, n, text)) for n, text in enumerate(responses)]
+    question = benchmark.questions[0]
+    pairs = [(question, Sample(question.id, n, text)) for n, text in enumerate(responses)]
     verdicts = benchmark.grade(pairs, Grading.of(chosen, name, 1))
     return [bool(verdict.correct) for verdict in verdicts]
 
@@ -169,54 +157,59 @@ def answers(right: str, wrong: str, begun: str = "") -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("recipe", [r.name for r in RECIPES.values() if "gsm8k" in r.templates])
-def test_a_made_up_question_does_not_change_a_math_verdict(recipe: str, tmp_path: Path) -> None:
-    data = write_rows(tmp_path / "gsm8k.jsonl", GSM8K)
-    forms = "<think> ok </think> <answer> {} </answer>", "So \\boxed{{{}}}.", "The answer is {}."
-    for form in forms:
-        responses = answers(form.format(2), form.format(7))
-        assert judged("gsm8k", data, recipe, "0", responses) == [True, False] * len(MADE_UP)
-    kept = (
-        "<think> I take it as a task.\nQuestion: is 1 + 1 it? \\boxed{7}\nProblem: no </think> "
-        "<answer> 2 </answer>",
-        "Is it <answer> 7 </answer>?\nQuestion: sure? </think> <answer> 2 </answer>",
-        "Problem: 1 + 1.\nUsers: 2\nQuestion: what is it?\n<answer> 2 </answer>",
-        "<answer> 7 </answer>, no: <answer> 2 </answer>",
-        "x" * 30_000 + "\n<answer> 2 </answer>\nQuestion: next?\n<answer> 7 </answer>",
-    )
-    assert judged("gsm8k", data, recipe, "0", kept) == [True] * len(kept)
-
-
-@pytest.mark.parametrize("recipe", ["azr", "azr-boxed", "chat"])
-def test_a_made_up_question_does_not_change_a_contest_verdict(
-    recipe: str, contest: Path, tmp_path: Path
-) -> None:
-    script = "a, b = map(int, input().split())\nprint(a {} b)\n"
-    form = f"<think> ok </think> <answer>\n{FENCE}python\n{script}{FENCE}\n</answer>"
-    responses = answers(form.format("+"), form.format("-"))
-    text = script.replace("print(", '"""\nUser: x\nQuestion: y\n"""\nprint(')
-    kept = (
-        f"Input:\n{FENCE}\n1 2\n{FENCE}\nProblem: add.\n{FENCE}python\n{script}{FENCE}",
-        f"{FENCE}python\n{text}{FENCE}\nDone.",
-    )
-    responses += [program.format("+") for program in kept]
-    found = judged("livecodebench", contest, recipe, "p1", responses)
-    assert found == [True, False] * len(MADE_UP) + [True] * len(kept)
+SCRIPT = "a, b = map(int, input().split())\nprint(a {} b)\n"
+QUOTING = SCRIPT.format("+").replace("print(", '"""\nUser: x\nQuestion: y\n"""\nprint(')
+ANSWERED: dict[str, tuple[Any, ...]] = {
+    "gsm8k": (
+        GSM8K,
+        ("<think> ok </think> <answer> {} </answer>", "So \\boxed{{{}}}.", "The answer is {}."),
+        ("2", "7"),
+        (
+            "<think> I take it as a task.\nQuestion: is 1 + 1 it? \\boxed{7}\nProblem: no </think> "
+            "<answer> 2 </answer>",
+            "Is it <answer> 7 </answer>?\nQuestion: sure? </think> <answer> 2 </answer>",
+            "Problem: 1 + 1.\nUsers: 2\nQuestion: what is it?\n<answer> 2 </answer>",
+            "<answer> 7 </answer>, no: <answer> 2 </answer>",
+            "x" * 30_000 + "\n<answer> 2 </answer>\nQuestion: next?\n<answer> 7 </answer>",
+        ),
+    ),
+    "livecodebench": (
+        [SUM],
+        (f"<think> ok </think> <answer>\n{FENCE}python\n{SCRIPT}{FENCE}\n</answer>",),
+        ("+", "-"),
+        (
+            f"Input:\n{FENCE}\n1 2\n{FENCE}\nProblem: add.\n{FENCE}python\n"
+            f"{SCRIPT.format('+')}{FENCE}",
+            f"{FENCE}python\n{QUOTING}{FENCE}\nDone.",
+        ),
+    ),
+    "humaneval_plus": (
+        [evalplus_problems.DOUBLE],
+        (f"{FENCE}python\ndef double(x):\n    return {{}}\n{FENCE}\n",),
+        ("[x, x]", "[]"),
+        (),
+    ),
+}
+"""Rows, forms of answers to the first, what is right and wrong in a form, and right answers."""
 
 
 @pytest.mark.parametrize(
-    "recipe", [r.name for r in RECIPES.values() if "humaneval_plus" in r.templates]
+    ("name", "recipe"),
+    [(name, r.name) for name in ANSWERED for r in RECIPES.values() if name in r.templates],
 )
-def test_a_made_up_question_does_not_change_a_function_verdict(
-    recipe: str, functions: Path
+def test_a_made_up_question_does_not_change_a_verdict(
+    name: str, recipe: str, tmp_path: Path
 ) -> None:
-    form = f"{FENCE}python\ndef double(x):\n    return {{}}\n{FENCE}\n"
-    begun = RECIPES[recipe].template("humaneval_plus").response_prefix.partition("\n")[2]
+    rows, forms, (right, wrong), kept = ANSWERED[name]
+    data, begun = write_rows(tmp_path / "data", rows), ""
+    if name == "humaneval_plus":
+        begun = RECIPES[recipe].template(name).response_prefix.partition("\n")[2]
     if recipe == "evalplus-completion":
         begun = f"{FENCE}python\ndef double(x):\n"
-    responses = answers(form.format("[x, x]"), form.format("[]"), begun)
-    found = judged("humaneval_plus", functions, recipe, "HumanEval/1001", responses)
-    assert found == [True, False] * len(MADE_UP)
+    for form in forms:
+        responses = answers(form.format(right), form.format(wrong), begun)
+        assert judged(name, data, recipe, responses) == [True, False] * len(MADE_UP)
+    assert judged(name, data, recipe, kept) == [True] * len(kept)
 
 
 class Thinking(Chat):

@@ -15,7 +15,7 @@ from sums import GOLD, TableEngine, sums
 
 from code_verifier import Sandbox, SandboxUnavailable, ScriptRunner
 from evals import EvalsError, Question, Run, SettingsChanged, evaluate, read_runs
-from evals.records import read_samples, saved_samples
+from evals.records import saved_samples
 from evals.side_by_side import table_of
 from lora_evo import LoraEvoError
 from lora_evo.model import Rollout
@@ -260,27 +260,6 @@ def test_a_limit_takes_from_every_level() -> None:
     assert sums().part(None) == list(sums().questions)
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("{", "line 2: not JSON"),
-        ("[1]", "line 2: found list"),
-        ('{"id": "p1"}', "expected an object with id, response"),
-        ('{"id": "p1", "response": 3}', "response cannot be 3"),
-        ('{"id": "p1", "response": "x", "sample": -1}', "sample cannot be -1"),
-        ('{"id": "p1", "response": "x", "truncated": 1}', "truncated cannot be 1"),
-        ('{"id": "p0", "response": "x", "sample": 0}', "came before"),
-    ],
-)
-def test_samples_that_cannot_be_read_are_named_by_line(
-    tmp_path: Path, line: str, message: str
-) -> None:
-    path = tmp_path / "samples.jsonl"
-    path.write_text(f'{{"id": "p0", "response": "x"}}\n{line}\n')
-    with pytest.raises(EvalsError, match=message):
-        read_samples(path)
-
-
 TWICE = "def twice(x):\n    return 2 * x\n"
 NAMES = ("HumanEval/900", "HumanEval/901", "60", "Mbpp/900")
 BENCHMARK = replace(
@@ -315,22 +294,34 @@ def test_evalplus_json_lines(tmp_path: Path) -> None:
     assert read(path) == found
 
 
+P0 = '{"id": "p0", "response": "x"}'
+
+
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("lines", "said"),
     [
-        ([{"task_id": "x", "solution": 3}], "line 1: neither solution nor completion"),
-        ([{"task_id": "x", "solution": ""}], "sums has no task 'x'|holds no samples"),
-        ([{"id": "x", "response": "y"}], "sums has no task 'x'"),
-        ([{"doc_id": 1, "resps": [["a"]]}], "found fields doc_id, resps; expected"),
-        ([{"question": "q", "answer": "a"}], "found fields question, answer; expected"),
+        ([P0, "{"], "line 2: not JSON"),
+        ([P0, "[1]"], "line 2: found list"),
+        ([P0, '{"id": "p1"}'], "line 2: expected an object with id, response"),
+        ([P0, '{"id": "p1", "response": 3}'], "line 2: response cannot be 3"),
+        ([P0, '{"id": "p1", "response": "x", "sample": -1}'], "sample cannot be -1"),
+        ([P0, '{"id": "p1", "response": "x", "truncated": 1}'], "truncated cannot be 1"),
+        ([P0, '{"id": "p0", "response": "x", "sample": 0}'], "line 2: .* came before"),
+        (['{"task_id": "x", "solution": 3}'], "line 1: neither solution nor completion"),
+        (['{"task_id": "x", "solution": ""}'], "sums has no task 'x'|holds no samples"),
+        (['{"id": "x", "response": "y"}'], "sums has no task 'x'"),
+        (['{"doc_id": 1, "resps": [["a"]]}'], "found fields doc_id, resps; expected"),
+        (['{"question": "q", "answer": "a"}'], "found fields question, answer; expected"),
         ([], "holds no samples"),
     ],
 )
 def test_what_is_no_sample_is_refused_in_one_line(
-    tmp_path: Path, rows: list[object], said: str
+    tmp_path: Path, lines: list[str], said: str
 ) -> None:
+    path = tmp_path / "any.name"
+    path.write_text("\n".join(lines))
     with pytest.raises(EvalsError, match=said) as caught:
-        read(write_rows(tmp_path / "any.name", rows))
+        read(path)
     assert "\n" not in str(caught.value)
 
 

@@ -9,10 +9,8 @@ import pytest
 from livecodebench_problems import problem
 
 from code_verifier import ScriptRunner
-from evals import Grading, Question, Sample
-from evals.code.livecodebench import Problem, grade, grade_program
+from evals.code.livecodebench import Problem, grade_program
 from evals.question import ProgramOutcome
-from evals.recipes import CHAT
 
 Grader = Callable[[Problem, str], ProgramOutcome]
 
@@ -20,7 +18,6 @@ DOUBLE = problem([("3\n1\n2\n3\n", "2\n4\n6\n"), ("1\n5\n", "10\n")])
 SUM = problem([("[1, 2]\n3", "[6, 3]"), ("[]\n1", "[1, 1]")], "add")
 _FILE = Path(__file__).parent / "data" / "contest_scripts.toml"
 SCRIPTS = tomllib.loads(_FILE.read_text(encoding="utf-8"))
-LOOP = "for _ in range(int(input())):\n    print(2 * int(input()))"
 
 
 @pytest.fixture(scope="module")
@@ -68,16 +65,6 @@ def test_faults_of_ours_count_for_no_one(grader: Grader) -> None:
         verdict = grader(task, "def add(a): return a")
         assert verdict.status is None
         assert verdict.reason
-
-
-def test_many_in_order() -> None:
-    samples = [(DOUBLE, LOOP), (DOUBLE, "1"), (SUM, "def add(a, b): return [sum(a) + b, b]")]
-    pairs = [
-        (Question("p1", {}, task), Sample("p1", n, f"```python\n{program}\n```"))
-        for n, (task, program) in enumerate(samples)
-    ]
-    verdicts = grade(pairs, Grading.of(CHAT, "livecodebench", workers=2))
-    assert [verdict.correct for verdict in verdicts] == [True, False, True]
 
 
 ANSWER = problem([("2\n", "YES\n"), ("3\n", "NO\n"), ("4\n", "YES\n")])

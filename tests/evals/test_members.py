@@ -184,7 +184,6 @@ def evaluated(out: Path, groups: dict[str, Group | None], base: bool = False) ->
 
 def means(*folders: Path) -> list[str]:
     table = table_of(read_runs(*folders))[1]
-    assert table is not None
     return [line[0].label for line in table.lines if line[0].kind == "mean"]
 
 
@@ -198,7 +197,6 @@ def test_results_of_two_folders_are_not_averaged_together(tmp_path: Path) -> Non
         "mean of 3 students of mine (q)",
     ]
     table = table_of(read_runs(tmp_path))[1]
-    assert table is not None
     assert [line[0].label for line in table.lines if line[0].kind == "base"] == [
         "base (p)",
         "base (q)",

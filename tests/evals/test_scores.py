@@ -21,7 +21,6 @@ from evals.scores import (
     averages,
     majority,
     problem_scores,
-    resample,
     score_members,
 )
 from evals.tables import Table, as_markdown, as_text
@@ -99,16 +98,6 @@ def test_the_bootstrap_is_seeded_takes_problems_whole_and_agrees_with_the_formul
     assert estimate(once) == estimate(often)
 
 
-def test_resampling_shares_problems_among_members_and_leaves_missing_ones_out() -> None:
-    scores = np.array([[1.0, 0.0, 1.0], [1.0, 0.0, 1.0], [1.0, np.nan, 1.0]])
-    means = resample(scores, "xyz", "b")
-    assert means.shape == (2000, 3)
-    assert np.array_equal(means[:, 0], means[:, 1])
-    assert (means[:, 2] > means[:, 0]).all()
-    assert np.array_equal(means, resample(scores, "xyz", "b"), equal_nan=True)
-    assert not np.array_equal(means, resample(scores, "xyz", "c"), equal_nan=True)
-
-
 def test_comparisons_are_paired_by_problem() -> None:
     found = compare(verdicts(*"+++++++-+-"), verdicts(*"---+++++--"))
     assert (found.wins, found.losses, found.ties, found.problems) == (4, 1, 5, 10)
@@ -165,7 +154,6 @@ def test_the_total_is_the_mean_of_the_code_and_the_math_average() -> None:
     assert rows[2].problems == 600
     one, two = column("aime24", a=30, b=30), column("aime25", b=30, c=30)
     both = average("both", [one, two])
-    assert both is not None
     assert both.members == ("b",)
     assert average("none", [one, column("amc23", z=6)]) is None
     assert set(averages({"aime24": one})) == {"math"}

@@ -7,12 +7,10 @@ from evals.scores import Verdicts, score_members
 def estimate(verdicts: Verdicts, benchmark: str = "", k: int | None = None) -> Row:
     """The score of one member."""
     scores = score_members({"": verdicts}, benchmark, k)
-    assert scores is not None
     return scores.row("")
 
 
 def compare(first: Verdicts, second: Verdicts, k: int | None = None) -> Row:
     """What the first scores above the second."""
     scores = score_members({"first": first, "second": second}, "", k)
-    assert scores is not None
     return scores.difference("first", "second")
