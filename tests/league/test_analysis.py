@@ -5,12 +5,11 @@ import math
 from dataclasses import replace
 
 import pytest
-from click.testing import CliRunner
 
 from league import League, LeagueConfig, Outcome, rank_intervals, read_league
 from league.analysis import SAMPLES
-from league.cli import main
 from league.pairing import stream
+from league_command import run
 
 
 @pytest.fixture(scope="module")
@@ -82,25 +81,19 @@ def test_rank_intervals_hold_the_rank_and_widen_with_doubt(tmp_path):
 
 
 def test_report_as_text_and_json(played):
-    done = CliRunner().invoke(main, ["report", str(played)])
-    assert done.exit_code == 0, done.output
     for word in ("t3", "calibration"):
-        assert word in done.stdout
-    data = json.loads(CliRunner().invoke(main, ["report", str(played), "--json"]).stdout)
+        assert word in run("report", played).stdout
+    data = json.loads(run("report", played, "--json").stdout)
     assert (data["matches"], data["replacements"]) == (18, 2)
     assert data["calibration"]["matches"] == 18
     assert data["payoff"]["teachers"] == ["t0", "t3", "t2"]
 
 
 def test_a_new_league_has_a_report_too(tmp_path):
-    for name, given in (
-        ("two", {"teachers": ["t"], "students": ["s"]}),
-        ("one", {"members": ["a", "b"]}),
-    ):
-        League(tmp_path / name, **given).close()
-        done = CliRunner().invoke(main, ["report", str(tmp_path / name)])
-        assert done.exit_code == 0, done.output
-        assert "calibration" not in done.stdout
+    League(tmp_path / "two", ["t"], ["s"]).close()
+    League(tmp_path / "one", members=["a", "b"]).close()
+    for name in ("two", "one"):
+        assert "calibration" not in run("report", tmp_path / name).stdout
 
 
 def test_a_league_and_its_tables_show_themselves_shortly(played):

@@ -4,14 +4,13 @@ import json
 import math
 
 import pytest
-from click.testing import CliRunner
 
 from league import League, LeagueConfig, LeagueError, Outcome, Rating, calibrate, calibration
 from league.analysis import TAUS, forecasts
-from league.cli import main
 from league.events import apply, result
 from league.state import State
 from league.store import EVENTS
+from league_command import run
 from simulated import play
 
 
@@ -27,10 +26,6 @@ def moving(tmp_path_factory):
     path = tmp_path_factory.mktemp("moving") / "l"
     play(path, 50, 0.7)
     return path
-
-
-def run(*arguments):
-    return CliRunner().invoke(main, [str(a) for a in arguments])
 
 
 def test_forecasts_are_what_the_league_believed_and_move_with_the_settings(tmp_path):
@@ -113,4 +108,4 @@ def test_what_cannot_be_calibrated_is_refused(tmp_path):
     path.write_bytes(path.read_bytes().replace(b'"pair":"0/', b'"pair":"9/'))
     with pytest.raises(LeagueError, match="line"):
         calibration(tmp_path / "l")
-    assert run("calibrate", tmp_path / "l").exit_code == 1
+    run("calibrate", tmp_path / "l", code=1)

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from click.testing import CliRunner
 from closed_streams import same_without_streams
 from commands import completed, lists_whole_sentences
 from programs import python
@@ -11,6 +10,7 @@ from programs import python
 from league import League, LeagueError, LeagueLocked, Outcome, UnreadableLeague
 from league.cli import main
 from league.store import sealed
+from league_command import run
 
 
 @pytest.fixture
@@ -22,23 +22,17 @@ def directory(tmp_path):
     return str(tmp_path / "l")
 
 
-def run(*arguments: str):
-    return CliRunner().invoke(main, list(arguments))
-
-
 def test_a_page_that_cannot_be_written_is_refused_before_the_work(tmp_path):
     page = tmp_path / "no" / "page.html"
-    done = run("report", str(tmp_path / "nowhere"), "--html", str(page))
-    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    done = run("report", tmp_path / "nowhere", "--html", page, code=2)
     assert f"type: mkdir -p {page.parent}" in done.stderr
 
 
 def test_board(directory):
-    result = run("board", directory)
-    assert result.exit_code == 0
-    assert "ranks" in result.stdout.splitlines()[0].split()
-    assert "t2" in result.stdout
-    assert "t1" not in result.stdout.splitlines()[1]
+    shown = run("board", directory).stdout
+    assert "ranks" in shown.splitlines()[0].split()
+    assert "t2" in shown
+    assert "t1" not in shown.splitlines()[1]
     rows = json.loads(run("board", directory, "--json").stdout)["student"]
     assert {row["member"] for row in rows} == {"s0", "s1"}
     assert rows[0]["mean_solve_rate"] == 0.25
@@ -56,12 +50,12 @@ def test_matrix(directory):
 def test_tasks_that_were_not_judged_are_named_where_rates_are(directory, tmp_path):
     pages = [tmp_path / f"{number}.html" for number in range(2)]
     assert "not judged" not in run("board", directory).stdout + run("matrix", directory).stdout
-    run("report", directory, "--html", str(pages[0]))
+    run("report", directory, "--html", pages[0])
     with League(directory) as league:
         league.record(league.pair(1)[0], Outcome(5, 5, 20, 6, 2, infra_errors=3))
     for command in ("board", "matrix", "report"):
         assert "3 tasks not judged" in run(command, directory).stdout
-    run("report", directory, "--html", str(pages[1]))
+    run("report", directory, "--html", pages[1])
     assert ["3 tasks not judged" in page.read_text() for page in pages] == [False, True]
 
 
@@ -76,16 +70,13 @@ def test_replay_and_a_rating_that_does_not_follow(directory, tmp_path):
             del event["hash"]
             log.write(line := sealed(event, before))
             before = json.loads(line)["hash"]
-    assert run("board", directory).exit_code == 0
-    result = run("replay", directory)
-    assert result.exit_code == 1
-    assert "line 3: t0 has the rating [" in result.stderr
-    assert len(result.stderr.splitlines()) == 1
+    run("board", directory)
+    assert "line 3: t0 has the rating [" in run("replay", directory, code=1).stderr
 
 
 def test_a_path_that_is_no_league_is_told_from_one(directory, tmp_path):
     for wrong in ("board", "dance"):
-        assert (run(wrong).exit_code, run(wrong).stderr.count("\n")) == (2, 1)
+        run(wrong, code=2)
     League(tmp_path / "run" / "league", ["t"], ["s"]).close()
     (tmp_path / "file").touch()
     for name, words in {
@@ -96,11 +87,10 @@ def test_a_path_that_is_no_league_is_told_from_one(directory, tmp_path):
         "run/leage": "; did you mean league?",
     }.items():
         for command in ("board", "matrix", "report", "replay", "calibrate"):
-            result = run(command, str(tmp_path / name))
-            assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
-            assert result.stderr.startswith("error: ")
-            assert words in result.stderr
-            assert "give teachers" not in result.stderr
+            said = run(command, tmp_path / name, code=2).stderr
+            assert said.startswith("error: ")
+            assert words in said
+            assert "give teachers" not in said
 
 
 def test_commands_are_listed_and_completed():
@@ -133,8 +123,7 @@ def test_every_end_is_one_line_and_a_code(error, code, said, directory, monkeypa
         raise error
 
     monkeypatch.setattr("league.analysis.replay", fail)
-    result = run("replay", directory)
-    assert (result.exit_code, result.stderr) == (code, said)
+    assert run("replay", directory, code=code).stderr == said
 
 
 def test_closed_streams_change_no_exit_code(directory, tmp_path):
@@ -144,6 +133,5 @@ def test_closed_streams_change_no_exit_code(directory, tmp_path):
 
 def test_a_page_that_the_system_refuses_is_one_line_with_its_path(directory):
     pytest.importorskip("altair")
-    done = run("report", directory, "--html", "/proc/self/page.html")
-    assert done.exit_code == 1
+    done = run("report", directory, "--html", "/proc/self/page.html", code=1)
     assert done.stderr == "error: /proc/self/page.html: No such file or directory\n"

@@ -8,7 +8,6 @@ import pytest
 from league import League, LeagueConfig, LeagueError, Outcome, Pair, rate
 from worlds import EASY, HARD, new_league, outcome_of, play_rounds
 
-BROKEN = Outcome(16, 1, 4, 0, 1)
 IMPOSSIBLE = Outcome(8, 8, 32, 0, 8)
 
 
@@ -43,16 +42,6 @@ def test_a_child_takes_the_slot_and_inherits(tmp_path):
         play_rounds(league, range(6, 8), outcome_of)
         row = next(s for s in league.leaderboard("teacher") if s.member == "c1")
         assert (row.age, row.matches) == (2, 2)
-
-
-def test_a_teacher_of_broken_tasks_ends_last(tmp_path):
-    with new_league(tmp_path / "l", 4, 4) as league:
-        play_rounds(league, range(10), lambda pair: BROKEN if pair.teacher == "t2" else HARD)
-        board = league.leaderboard("teacher")
-        assert board[-1].member == "t2"
-        assert board[-1].valid_rate == pytest.approx(1 / 16)
-        assert board[-1].unsolved_rate == 1.0
-        assert league.select("teacher", 1) == ["t2"]
 
 
 def test_history_pulls_the_prediction_to_what_was_seen(tmp_path):

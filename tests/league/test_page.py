@@ -4,11 +4,11 @@ import json
 import re
 
 import pytest
-from click.testing import CliRunner
 from pages import Page
 
 from league import League, LeagueConfig, Outcome
-from league.cli import main
+from league_command import run
+from worlds import play_rounds
 
 pytest.importorskip("altair")
 vl_convert = pytest.importorskip("vl_convert")
@@ -18,15 +18,12 @@ from league.charts import panels  # noqa: E402
 
 def league_of(path, teachers, students, rounds=2):
     with League(path, teachers, students, LeagueConfig(seed=1)) as league:
-        for number in range(rounds):
-            for pair in league.pair(number):
-                league.record(pair, Outcome(8, 8, 64, 16 + number, 2))
+        play_rounds(league, range(rounds), lambda pair: Outcome(8, 8, 64, 16 + pair.round, 2))
     return path
 
 
 def page_of(league, page):
-    done = CliRunner().invoke(main, ["report", str(league), "--html", str(page)])
-    assert done.exit_code == 0, done.output
+    run("report", league, "--html", page)
     return page.read_text()
 
 
@@ -57,8 +54,7 @@ def test_replaced_members_stay_in_the_chart_with_a_line_to_their_children(tmp_pa
     league_of(tmp_path / "l", ["t0", "t1"], ["s0", "s1"])
     with League(tmp_path / "l") as league:
         league.replace("s0", "s2", ["s0", "s1"], "dare")
-        for pair in league.pair(2):
-            league.record(pair, Outcome(8, 8, 64, 16, 2))
+        play_rounds(league, [2], lambda _pair: Outcome(8, 8, 64, 16, 2))
         (panel,) = (p for p in panels(league) if p.title == "Ratings of the students over rounds")
         (other,) = (p for p in panels(league) if p.title == "Ratings of the teachers over rounds")
     chart = panel.chart.to_dict()
@@ -91,10 +87,7 @@ def test_a_page_takes_the_place_of_no_file_of_the_league(tmp_path):
     league_of(tmp_path / "l", ["t"], ["s"])
     before = {path.name: path.read_bytes() for path in (tmp_path / "l").iterdir()}
     for name in before:
-        done = CliRunner().invoke(
-            main, ["report", str(tmp_path / "l"), "--html", str(tmp_path / "l" / name)]
-        )
-        assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+        done = run("report", tmp_path / "l", "--html", tmp_path / "l" / name, code=2)
         assert "is a file of the league itself" in done.stderr
     assert {path.name: path.read_bytes() for path in (tmp_path / "l").iterdir()} == before
 
@@ -102,7 +95,7 @@ def test_a_page_takes_the_place_of_no_file_of_the_league(tmp_path):
 def test_a_page_without_its_packages_is_refused_before_the_work(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "altair", None)
     monkeypatch.delitem(__import__("sys").modules, "league.charts", raising=False)
-    done = CliRunner().invoke(main, ["report", "nowhere", "--html", str(tmp_path / "p.html")])
-    assert (done.exit_code, done.stdout) == (2, "")
+    done = run("report", "nowhere", "--html", tmp_path / "p.html", code=2)
+    assert done.stdout == ""
     assert "charts need altair; type: " in done.stderr
     assert "-m pip install altair vl-convert-python" in done.stderr

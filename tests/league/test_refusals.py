@@ -15,6 +15,7 @@ from league import (
     Pair,
     UnknownMember,
 )
+from worlds import play_rounds
 
 FINE = Outcome(8, 8, 32, 16, 1)
 
@@ -22,9 +23,7 @@ FINE = Outcome(8, 8, 32, 16, 1)
 @pytest.fixture
 def league(tmp_path):
     with League(tmp_path / "l", ["t0", "t1", "t2"], ["s0", "s1", "s2"]) as found:
-        for number in range(2):
-            for pair in found.pair(number):
-                found.record(pair, FINE)
+        play_rounds(found, range(2), lambda _pair: FINE)
         yield found
 
 
@@ -91,8 +90,7 @@ def test_names_are_never_used_again_and_a_retired_member_may_be_a_parent(league)
 
 def test_a_role_never_dies_out(tmp_path):
     with League(tmp_path / "one", ["t0"], ["s0"]) as league:
-        for number in range(3):
-            league.record(league.pair(number)[0], FINE)
+        play_rounds(league, range(3), lambda _pair: FINE)
         before = everything(league)
         assert league.select("teacher", 0) == []
         with pytest.raises(LeagueError, match="never dies out"):

@@ -8,11 +8,14 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from json_lines import write_rows
 
 from league import LeagueConfig, LeagueError, Outcome, find_cycle, rate
-from league.cli import main
+from league_command import run
+
+PAIR = {"member": "a", "opponent": "b"}
+MATCH = {"teacher": "a", "student": "b"}
+VOTE = {"model_a": "a", "model_b": "b"}
 
 
 def beliefs(rated):
@@ -95,33 +98,32 @@ def test_the_one_who_solved_more_of_the_same_tasks_is_first_in_either_order():
 
 
 def test_a_row_of_forty_tasks_is_forty_rows_of_one():
-    both = {"member": "a", "opponent": "b"}
-    whole = rate([both | {"solved": 31, "attempts": 40}])
-    single = rate([both | {"outcome": 1}] * 31 + [both | {"outcome": 0}] * 9)
+    whole = rate([PAIR | {"solved": 31, "attempts": 40}])
+    single = rate([PAIR | {"outcome": 1}] * 31 + [PAIR | {"outcome": 0}] * 9)
     assert beliefs(single) == beliefs(whole)
-    share = beliefs(rate([both | {"outcome": 31 / 40, "tasks": 40}]))
+    share = beliefs(rate([PAIR | {"outcome": 31 / 40, "tasks": 40}]))
     for name, belief in beliefs(whole).items():
         assert share[name] == pytest.approx(belief, rel=1e-12)
-    more = beliefs(rate([both | {"solved": 3100, "attempts": 4000}]))
+    more = beliefs(rate([PAIR | {"solved": 3100, "attempts": 4000}]))
     assert more["a"][0] - more["b"][0] == pytest.approx(  # no row counts for less than its tasks
         math.sqrt(2) * LeagueConfig().beta * NormalDist().inv_cdf(0.775), abs=0.05
     )
 
 
 def test_a_share_of_several_tasks_is_solved_of_attempts():
-    both = {"member": "a", "opponent": "b"}
-    whole = beliefs(rate([both | {"solved": 3, "attempts": 4}]))
-    assert beliefs(rate([both | {"outcome": 0.75, "tasks": 4}])) == whole
+    counts = PAIR | {"solved": 3, "attempts": 4}
+    whole = beliefs(rate([counts]))
+    assert beliefs(rate([PAIR | {"outcome": 0.75, "tasks": 4}])) == whole
     assert beliefs(rate([{"teacher": "b", "student": "a", "outcome": 0.75, "tasks": 4}])) == whole
     outcome = Outcome(tasks=4, valid=4, attempts=8, solved=6, unsolved=1)
-    assert beliefs(rate([both | {"outcome": outcome}])) == whole
+    assert beliefs(rate([PAIR | {"outcome": outcome}])) == whole
     # Attempts that share a task are worth less.
-    fewer = rate([both | {"solved": 3, "attempts": 4, "tasks": 1}])
-    assert fewer[1].behind_sigma > rate([both | {"solved": 3, "attempts": 4}])[1].behind_sigma
+    fewer = rate([counts | {"tasks": 1}])
+    assert fewer[1].behind_sigma > rate([counts])[1].behind_sigma
     assert 25.0 < fewer[0].mu < whole["a"][0]
-    half = rate([both | {"solved": 3, "attempts": 4}], LeagueConfig(evidence=0.25))
+    half = rate([counts], LeagueConfig(evidence=0.25))
     assert beliefs(half) == beliefs(fewer)
-    assert beliefs(rate([both | {"solved": 0, "attempts": 0}]))["a"] == (25.0, 25 / 3)
+    assert beliefs(rate([PAIR | {"solved": 0, "attempts": 0}]))["a"] == (25.0, 25 / 3)
     assert rate([]) == []
 
 
@@ -136,15 +138,13 @@ def test_numbers_are_names_and_spaces_around_a_name_do_not_count():
 
 @pytest.mark.parametrize("nothing", [None, math.nan, np.float64("nan"), "", " "])
 def test_an_empty_cell_is_not_given(nothing):
-    both = {"member": "a", "opponent": "b"}
-    assert rate([both | {"outcome": 1, "tasks": nothing}]) == rate([both | {"outcome": 1}])
-    counts = {"solved": 3, "attempts": 4}
-    assert rate([both | counts | {"outcome": nothing}]) == rate([both | counts])
-    teacher = {"teacher": nothing, "student": nothing}
-    assert rate([teacher | both | counts]) == rate([both | counts])
+    assert rate([PAIR | {"outcome": 1, "tasks": nothing}]) == rate([PAIR | {"outcome": 1}])
+    row = PAIR | {"solved": 3, "attempts": 4}
+    for names in (["outcome"], ["teacher", "student"]):
+        assert rate([row | dict.fromkeys(names, nothing)]) == rate([row])
     for name in ("member", "opponent"):
         with pytest.raises(LeagueError, match=rf"row 2: expected names .*; found .*{name} "):
-            rate([both | counts, both | counts | {name: nothing}])
+            rate([row, row | {name: nothing}])
 
 
 @pytest.mark.parametrize(
@@ -156,35 +156,20 @@ def test_an_empty_cell_is_not_given(nothing):
             {"member": "a", "outcome": 1},
             "row 2: expected names .*member and opponent, .*; found member 'a'$",
         ),
-        ({"teacher": "a", "student": "b"}, "row 2: it has no result; expected outcome, or"),
+        (MATCH, "row 2: it has no result; expected outcome, or"),
         ({"white": "a", "black": "b"}, "row 2: expected names .*; found white, black$"),
-        (
-            {"teacher": "a", "student": "b", "outcome": "won"},
-            "row 2: outcome is 'won'; expected a finite",
-        ),
-        (
-            {"teacher": "a", "student": "b", "outcome": 1.5},
-            "row 2: outcome is 1.5; expected .* <= 1$",
-        ),
-        ({"teacher": "a", "student": "b", "outcome": float("nan")}, "row 2: it has no result"),
-        (
-            {"teacher": "a", "student": "b", "solved": 3, "attempts": math.inf},
-            "row 2: attempts is inf",
-        ),
-        (
-            {"teacher": "a", "student": "b", "solved": 3, "attempts": 2},
-            "row 2: solved is 3.0; .* <= 2$",
-        ),
-        ({"teacher": "a", "student": "b", "outcome": 1, "tasks": -1}, "row 2: tasks is -1"),
+        (MATCH | {"outcome": "won"}, "row 2: outcome is 'won'; expected a finite"),
+        (MATCH | {"outcome": 1.5}, "row 2: outcome is 1.5; expected .* <= 1$"),
+        (MATCH | {"outcome": math.nan}, "row 2: it has no result"),
+        (MATCH | {"solved": 3, "attempts": math.inf}, "row 2: attempts is inf"),
+        (MATCH | {"solved": 3, "attempts": 2}, "row 2: solved is 3.0; .* <= 2$"),
+        (MATCH | {"outcome": 1, "tasks": -1}, "row 2: tasks is -1"),
         ({"winner": "a"}, "row 2: .*, winner and loser, or .*; found winner 'a'$"),
         ({"winner": "a", "loser": "a"}, "row 2: a plays itself; expected two members"),
         ({"winner": "a", "loser": "b", "score": 0.4}, "row 2: score is 0.4; .* >= 0.5 and <= 1$"),
         ({"winner": "a", "loser": "b", "score": "3-1"}, "row 2: score is '3-1'; expected"),
-        (
-            {"model_a": "a", "model_b": "b", "winner": "a"},
-            r"row 2: winner is 'a'; expected one of model_a, model_b, tie, tie \(bothbad\)$",
-        ),
-        ({"model_a": "a", "model_b": "b", "winner": ""}, "row 2: winner is ''; expected"),
+        (VOTE | {"winner": "a"}, "winner is 'a'; expected one of .*b, tie, tie \\(bothbad\\)$"),
+        (VOTE | {"winner": ""}, "row 2: winner is ''; expected"),
         ({"model_a": "a", "winner": "model_a"}, "; found winner 'model_a', model_a 'a'$"),
     ],
 )
@@ -205,19 +190,18 @@ def test_the_board_of_a_file(tmp_path, suffix):
     found = json.loads(board(path, "--json").stdout)
     assert {r["member"]: (r["mu"], r["sigma"]) for r in found} == beliefs(rate(rows))
     path.write_text("[1]\n")  # of CSV it is a heading alone
-    assert board(path).exit_code == 2
+    board(path, code=2)
 
 
 def test_winners_and_votes_are_outcomes():
     def outcomes(*shares):
-        return [{"member": "a", "opponent": "b", "outcome": share} for share in shares]
+        return [PAIR | {"outcome": share} for share in shares]
 
     one, other = {"winner": "a", "loser": "b"}, {"winner": "b", "loser": "a"}
     assert rate([one, other, one]) == rate(outcomes(1, 0, 1))
     assert rate([one | {"score": 0.75}, other | {"score": " "}]) == rate(outcomes(0.75, 0))
     assert rate([one | {"score": 0.5, "tasks": 4}]) == rate([outcomes(0.5)[0] | {"tasks": 4}])
-    models = {"model_a": "a", "model_b": "b"}
-    votes = [models | {"winner": w} for w in ("model_a", "model_b", "tie", " tie (bothbad) ")]
+    votes = [VOTE | {"winner": w} for w in ("model_a", "model_b", "tie", " tie (bothbad) ")]
     assert rate(votes) == rate(outcomes(1, 0, 0.5, 0.5))
 
 
@@ -233,10 +217,8 @@ def written(tmp_path, suffix, rows):
     return path
 
 
-def board(path, *options):
-    done = CliRunner().invoke(main, ["board", "--rows", str(path), *options])
-    assert done.stderr.count("\n") == (done.exit_code != 0)
-    return done
+def board(path, *options, code=0):
+    return run("board", "--rows", path, *options, code=code)
 
 
 FORMS = {
@@ -280,15 +262,12 @@ WRONG_FILES = [
 def test_a_wrong_file_is_one_line_with_the_line_in_it(tmp_path, name, content, message):
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    done = board(path)
-    assert done.exit_code == 2
-    assert message in done.stderr
+    assert message in board(path, code=2).stderr
 
 
 def test_a_file_that_cannot_be_opened_is_one_line_with_the_systems_reason(tmp_path):
     for path, reason in {"none.csv": "No such file or directory", ".": "Is a directory"}.items():
-        done = board(tmp_path / path)
-        assert done.exit_code == 2
+        done = board(tmp_path / path, code=2)
         assert done.stderr == f"error: cannot read {tmp_path / path}: {reason}\n"
 
 
@@ -311,7 +290,7 @@ def test_a_cycle_is_the_shortest_of_the_widest_wins_in_any_order_of_rows():
 
 
 def test_thirds_that_add_up_to_a_half_are_no_win():
-    thirds = [{"member": "a", "opponent": "b", "outcome": x} for x in (0.1, 0.2, 0.7, 0.6, 0.9)]
+    thirds = [PAIR | {"outcome": share} for share in (0.1, 0.2, 0.7, 0.6, 0.9)]
     assert find_cycle([*thirds, *beats("bc", "ca")]) is None
 
 
