@@ -90,16 +90,12 @@ def test_a_smaller_adapter_is_put_and_a_larger_one_refused(
 def test_adapters_of_other_ranks_and_modules_share_a_model(
     model_folder, make_saved_adapter, tmp_path
 ):
+    pytest.importorskip("peft")
+    from in_peft import trained
+
+    settings = {"r": 7, "lora_alpha": 3, "use_rslora": True, "target_modules": ["o_proj", "v_proj"]}
     model = AutoModelForCausalLM.from_pretrained(model_folder)
-    peft = pytest.importorskip("peft")
-    config = peft.LoraConfig(
-        r=7, lora_alpha=3, target_modules=["o_proj", "v_proj"], use_rslora=True
-    )
-    tuned = peft.get_peft_model(model, config)
-    for name, weight in tuned.named_parameters():
-        if "lora_" in name:
-            torch.nn.init.normal_(weight)
-    tuned.save_pretrained(tmp_path / "wide")
+    trained(model, tmp_path / "wide", 5, settings)
     folders = {"wide": tmp_path / "wide", "narrow": make_saved_adapter(tmp_path / "narrow", 3)}
     both = open_engine("hf", str(model_folder), folders, device="cpu")
     assert str(both.identity("wide")["adapter_hash"]).startswith("sha256:")

@@ -6,12 +6,12 @@ import re
 import pytest
 import torch
 from by_hand import build_adapter, changed, dense, same
+from in_peft import peft, tuned
 from lora_evo_command import call
 
 from lora_evo import Adapter, LoraEvoError, load_adapter, mutate, save_adapter
 from lora_evo.model import Request, open_engine
 
-peft = pytest.importorskip("peft")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
@@ -20,17 +20,6 @@ def refusal(folder):
         load_adapter(folder)
     assert "\n" not in str(caught.value)
     return str(caught.value)
-
-
-def tuned(model, **settings):
-    """A PEFT model whose factors are random."""
-    made = peft.get_peft_model(model, peft.LoraConfig(**{"r": 2, "lora_alpha": 4, **settings}))
-    noise = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for name, value in made.named_parameters():
-            if "lora_" in name:
-                value.copy_(0.3 * torch.randn(value.shape, generator=noise))
-    return made.eval()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 import torch
-from by_hand import changed, doubled, flipped, regauged, same
+from by_hand import changed, child_of, doubled, flipped, regauged, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,13 +36,13 @@ def test_the_factorization_does_not_matter_and_a_parent_crossed_with_itself_is_i
     assert distance(twin, parents[0]) < 1e-6
 
 
-@each_on_updates
+@pytest.mark.parametrize("operator", [*ON_UPDATES, "merge_svd", "merge_ties", "merge_dare_linear"])
 def test_fresh_parents_and_dead_pairs(make_adapter, operator):
     full, fresh = make_adapter(1, r=6), make_adapter(2, zero=True)
     both = make_child([fresh, make_adapter(3, zero=True)], operator, 0)
     assert both.lineage.relative_change == 0.0
     for pair in ([full, fresh], [fresh, full]):
-        child = cross(pair, operator, 3)
+        child = child_of(operator, pair, 3)
         for slot in child.slots.values():
             assert bool(torch.isfinite(slot.B).all())
             assert bool((slot.A.norm(dim=1) > 0.01).all())

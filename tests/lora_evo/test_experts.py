@@ -3,15 +3,15 @@
 import copy
 import json
 import shutil
-import warnings
 
 import pytest
 import torch
 from by_hand import breed, same
+from in_peft import loaded, logits, quietly, trained
 from probabilities import ROUNDING
 from safetensors.torch import load_file, save_file
 from tiny_families import other_model
-from tiny_models import _tokenizer
+from tiny_models import tokenizer_of_bytes
 
 from lora_evo import (
     Adapter,
@@ -27,7 +27,6 @@ from lora_evo import (
 )
 from lora_evo.model import open_engine
 
-peft = pytest.importorskip("peft")
 BOTH = ["gate_up_proj", "down_proj"]
 CASES = {
     "mixtral": {"target_modules": ["q_proj"], "target_parameters": [f"experts.{n}" for n in BOTH]},
@@ -38,27 +37,8 @@ CASES = {
 }
 
 
-def trained(model, folder, seed, settings):
-    """Save an adapter of PEFT's own, none of whose factors is 0."""
-    config = peft.LoraConfig(r=2, lora_alpha=4, task_type="CAUSAL_LM", **settings)
-    noise = torch.Generator().manual_seed(seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a pattern fits no module: it fits a parameter
-        tuned = peft.get_peft_model(copy.deepcopy(model), config)
-    for name, p in tuned.named_parameters():
-        if "lora_" in name:
-            p.data = torch.randn(p.shape, generator=noise) * 0.2
-    tuned.save_pretrained(folder)
-
-
 def logits_in_peft(model, folder):
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore")
-        warnings.filterwarnings("error", "Found missing adapter keys")
-        tuned = peft.PeftModel.from_pretrained(copy.deepcopy(model), folder).eval()
-    taken = peft.get_peft_model_state_dict(tuned)
-    assert taken.keys() == load_file(folder / "adapter_model.safetensors").keys()
-    return logits(tuned)
+    return logits(loaded(model, folder))
 
 
 @torch.no_grad()
@@ -75,11 +55,6 @@ def logits_by_hand(model, folder):
         else:
             model.get_submodule(path).weight.add_(update)
     return logits(model)
-
-
-def logits(model):
-    with torch.no_grad():
-        return model(input_ids=torch.arange(3, 15)[None], use_cache=False).logits
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -108,9 +83,7 @@ def test_every_expert_is_a_slot_and_files_come_back_as_they_were(parents, tmp_pa
 def test_a_live_model_of_peft_takes_them_and_gives_them_back(parents):
     base, (one, _) = parents
     adapter = load_adapter(one)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        tuned = adapter.to_peft(copy.deepcopy(base)).eval()
+    tuned = quietly(adapter.to_peft, copy.deepcopy(base)).eval()
     assert torch.allclose(logits(tuned), logits_by_hand(base, one), atol=ROUNDING)
     assert same(Adapter.from_peft(tuned), adapter)
 
@@ -138,7 +111,7 @@ def test_a_merge_with_an_adapter_of_other_modules_counts_them_as_0(parents, tmp_
 def test_an_engine_refuses_them_and_names_the_way_out(parents, tmp_path):
     base, (one, _) = parents
     base.save_pretrained(tmp_path / "base")
-    _tokenizer().save_pretrained(tmp_path / "base")
+    tokenizer_of_bytes().save_pretrained(tmp_path / "base")
     with pytest.raises(LoraEvoError, match=r"adapts the experts .*merge_and_unload"):
         open_engine("hf", str(tmp_path / "base"), {"a": one}, device="cpu")
 

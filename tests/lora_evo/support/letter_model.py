@@ -5,18 +5,23 @@ import transformers
 from small_models import small_model
 
 
-def letter_tokenizer(letters, special=(), start=False):
-    """One token per letter; start: the first special token goes before every text."""
+def letter_tokenizer(letters, special=(), start=False, **settings):
+    """One token per letter; start: the first special token goes before every text.
+
+    settings: of the tokenizer of transformers.
+    """
     vocabulary = {token: number for number, token in enumerate([*special, *letters])}
     inner = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[]))
     inner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(
         add_prefix_space=False, use_regex=False
     )
+    inner.decoder = tokenizers.decoders.ByteLevel()
+    inner.add_special_tokens(list(special))
     if start:
         inner.post_processor = tokenizers.processors.TemplateProcessing(
             single=f"{special[0]} $A", special_tokens=[(special[0], 0)]
         )
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=inner)
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=inner, **settings)
 
 
 def save_letter_model(folder, tokenizer):

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from letter_model import letter_tokenizer
 from small_models import small_model
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from lora_evo import Adapter, AdapterConfig, Slot, save_adapter
@@ -17,15 +18,10 @@ TARGETS = ("q_proj", "v_proj", "down_proj")
 Maker = Callable[..., Path]
 
 
-def _tokenizer() -> PreTrainedTokenizerFast:
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {token: index for index, token in enumerate([*SPECIAL, *alphabet])}
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(list(SPECIAL))
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
+def tokenizer_of_bytes() -> PreTrainedTokenizerFast:
+    return letter_tokenizer(
+        sorted(pre_tokenizers.ByteLevel.alphabet()),
+        SPECIAL,
         pad_token=SPECIAL[0],
         eos_token=SPECIAL[1],
         clean_up_tokenization_spaces=False,
@@ -35,7 +31,7 @@ def _tokenizer() -> PreTrainedTokenizerFast:
 
 def write_model(folder: Path, hidden: int = 32, layers: int = 2, seed: int = 0) -> Path:
     """Save a random model (float32) whose logits differ enough to have a clear arg max."""
-    tokenizer = _tokenizer()
+    tokenizer = tokenizer_of_bytes()
     model = small_model(
         seed=seed,
         vocab_size=len(tokenizer),
