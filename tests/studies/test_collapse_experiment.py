@@ -15,24 +15,7 @@ from selfplay.files.intervals import Estimate
 COLLAPSE = Path(niches.__file__).parent
 TOP = COLLAPSE.parents[1]
 ARM = "4T+4S no trap"
-SMALL = {
-    "steps": 2,
-    "save_every": 2,
-    "rollout.proposals": 4,
-    "rollout.num_generations": 2,
-    "rollout.seed_tasks": 8,
-    "eval.eval_every": 2,
-    "eval.tasks": 32,
-    "eval.samples": 1,
-    "eval.proposals": 4,
-    "eval.attempts": 1,
-}
-
-
-@pytest.fixture(autouse=True)
-def at_the_top(monkeypatch):
-    """Paths of the plans are those from the top of the checkout."""
-    monkeypatch.chdir(TOP)
+EVALUATION = {"eval.eval_every": 2, "eval.tasks": 32, "eval.proposals": 4}
 
 
 def test_what_was_predicted_and_claimed_is_of_arms_and_measures_of_the_plans():
@@ -54,20 +37,16 @@ def test_what_was_predicted_and_claimed_is_of_arms_and_measures_of_the_plans():
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory):
+def home(tmp_path_factory, small_plan):
     """A tiny experiment of one arm of the plan, made in a process of its own."""
     home = tmp_path_factory.mktemp("collapse") / "home"
     data = yaml.safe_load((COLLAPSE / "plan.yaml").read_text())
     del data["contrasts"]
     data |= {"seeds": [4], "arms": {ARM: data["arms"][ARM]}}
-    seeds = (COLLAPSE / "seeds.jsonl").read_text().splitlines(keepends=True)
-    home.with_name("seeds.jsonl").write_text("".join(seeds[::32]))
-    data["set"] |= SMALL | {"rollout.seed_file": str(home.with_name("seeds.jsonl"))}
-    plan = home.with_name("plan.yaml")
-    plan.write_text(yaml.safe_dump(data))
+    plan = small_plan(home.parent, data, save_every=2, **EVALUATION)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(TOP)
-        assert run_experiment(open_plan(str(plan)), home, workers=1) == []
+        assert run_experiment(open_plan(plan), home, workers=1) == []
     return home
 
 

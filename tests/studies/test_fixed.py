@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner
 from studies.fixed import write_tasks
 
@@ -16,12 +15,6 @@ TINY = (
     *("rollout.num_generations=2", "rollout.seed_tasks=8", "evolution.evolve_every=0"),
     *("eval.eval_every=0", "eval.same_tasks=0"),
 )
-
-
-@pytest.fixture(autouse=True)
-def at_the_top(monkeypatch):
-    """Paths of the plans are those from the top of the checkout."""
-    monkeypatch.chdir(TOP)
 
 
 def test_plans_can_be_read_and_only_arms_of_a_file_have_no_teachers():

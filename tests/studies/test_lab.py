@@ -15,7 +15,6 @@ from selfplay.experiments.kept import read_kept
 from selfplay.files.record import read_run
 from selfplay.reports.progress import Progress
 
-TOP = Path(__file__).parents[2]
 KEPT = pytest.mark.parametrize("path", ["studies/lab/kept.yaml", "studies/narrow/plan.yaml"])
 """Plans whose finished runs lie in the folder `results` beside them."""
 
@@ -30,12 +29,6 @@ class Until(Progress):
     def phase(self, phase):
         if self.done >= self.at:
             raise KeyboardInterrupt
-
-
-@pytest.fixture(autouse=True)
-def at_the_top(monkeypatch):
-    """Paths of the plans are those from the top of the checkout."""
-    monkeypatch.chdir(TOP)
 
 
 def test_kept_runs_and_ones_own_differ_in_the_teacher_alone():

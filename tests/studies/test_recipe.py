@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-import yaml
 from studies.collapse.niches import DEPTHS, FAMILIES, depth_of, family_of
 from studies.recipe import real_model, study
 from studies.recipe.curriculum import EVEN
@@ -24,24 +23,8 @@ PLAN = {
     "preset": "studies/collapse/preset.yaml",
     "seeds": [1],
     "arms": {"regret": {"reward.teacher": "regret"}, "paper": {}},
-    "set": {
-        "steps": 2,
-        "rollout.proposals": 4,
-        "rollout.num_generations": 2,
-        "rollout.seed_tasks": 8,
-        "eval.eval_every": 1,
-        "eval.tasks": 128,
-        "eval.samples": 1,
-        "eval.proposals": 2,
-        "eval.attempts": 1,
-    },
+    "set": {"eval.eval_every": 1, "eval.tasks": 128},
 }
-
-
-@pytest.fixture(autouse=True)
-def at_the_top(monkeypatch):
-    """Paths of the plans are those from the top of the checkout."""
-    monkeypatch.chdir(TOP)
 
 
 @pytest.mark.parametrize("path", sorted(study.HERE.glob("plan_*.yaml")), ids=lambda path: path.stem)
@@ -63,14 +46,10 @@ def test_every_kept_run_is_in_its_table():
         assert all(f"\n| {arm} | " in text for arm, _ in runs)
 
 
-def test_finished_runs_are_kept_once_and_tabled(tmp_path, monkeypatch):
+def test_finished_runs_are_kept_once_and_tabled(tmp_path, monkeypatch, small_plan):
     monkeypatch.setattr(study, "RESULTS", tmp_path / "results")
-    path, home = tmp_path / "plan.yaml", tmp_path / "home"
-    seeds = (TOP / "studies" / "collapse" / "seeds.jsonl").read_text().splitlines(keepends=True)
-    (tmp_path / "seeds.jsonl").write_text("".join(seeds[::32]))
-    changes = PLAN["set"] | {"rollout.seed_file": str(tmp_path / "seeds.jsonl")}
-    path.write_text(yaml.safe_dump(PLAN | {"set": changes}))
-    plan = open_home(open_plan(str(path)), home)
+    home = tmp_path / "home"
+    plan = open_home(open_plan(small_plan(tmp_path, PLAN)), home)
     assert study.keep(home) == 0
 
     def act():

@@ -5,13 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from studies.recipe import study
 from studies.recovery.recovery import Child, children_of, gap, main, recovered, time_to_recovery
 
 from selfplay import read_run, train
 from selfplay.experiments.experiment import open_home, open_plan
 
-TOP = study.HERE.parents[1]
 TINY = (
     *("steps=3", "seeds=[1]", "league.grace_matches=0", "sandbox.workers=1"),
     *("evolution.evolve_every=2", "evolution.replaced_fraction=0.25", "eval.eval_every=3"),
@@ -70,7 +68,6 @@ def test_the_share_that_recovers_is_in_its_interval_as_often_as_it_says():
 
 
 def test_children_are_measured_at_birth_and_tabled(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(TOP)
     plan = open_plan("studies/recovery/plan.yaml", TINY)
     copies = {"copies": plan.arms["copies"]}
     (planned,) = open_home(replace(plan, arms=copies), tmp_path).runs(tmp_path)
