@@ -101,7 +101,8 @@ def test_a_door_is_one_short_list_whose_names_exist(door: str) -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_neither_import_nor_help_brings_what_loads_slowly(package: str) -> None:
-    slow = {"torch", "rich.progress"} | ({"numpy"} if package != "league" else set())
+    slow = {"torch", "rich.progress", "altair", "scipy", "mpmath", "transformers"}
+    slow |= {"numpy"} if package != "league" else set()
     program = f"import sys, {package}, {package}.cli; print({slow} & set(sys.modules))"
     assert python("-c", program) == "set()\n"
 
@@ -114,10 +115,6 @@ def test_the_model_library_loads_with_the_first_model() -> None:
         f"print({slow} & set(sys.modules))"
     )
     assert python("-c", program) == "set()\n"
-
-
-def test_versions_are_equal() -> None:
-    assert len({importlib.import_module(package).__version__ for package in PACKAGES}) == 1
 
 
 @pytest.mark.parametrize("package", PACKAGES)
