@@ -313,6 +313,20 @@ def test_the_last_words_of_a_server_are_in_the_message(
     assert "MISSING" not in done.stdout
 
 
+def test_a_server_that_ends_before_it_is_asked_is_lost_like_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def spawn_and_wait(self: process.Process, spawn: Any = process.Process._spawn) -> None:
+        spawn(self)
+        self._process.wait()
+
+    code, words = LOST["by a signal"]
+    serving_after(monkeypatch, code)
+    monkeypatch.setattr(process.Process, "_spawn", spawn_and_wait)
+    with Sandbox(1) as sandbox, pytest.raises(SandboxUnavailable, match=words):
+        sandbox.run("def f(x):\n    return x", "1")
+
+
 def test_so_are_those_of_a_server_that_ends_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     code = "def e(s, o): raise RuntimeError('first\\nplanted error')\nm.Server.execute = e"
     serving_after(monkeypatch, code)

@@ -267,8 +267,8 @@ class Process:
                 poller = select.poll()
                 poller.register(self._in, select.POLLOUT)
                 self._wait(poller, deadline)
-            except OSError as error:
-                raise ProcessLost(f"it closed its pipe: {error.strerror}") from None
+            except BrokenPipeError:
+                raise ProcessLost(_ENDED) from None
 
     def _read(self, deadline: float) -> bytes:
         data = bytearray()
