@@ -223,7 +223,7 @@ def record_step(
 
     Adds tasks to the buffer, evaluates and saves a checkpoint if due, shows progress, and calls
     callbacks; `run.ended` says whether one returned True. Call `population.sync` before. The row
-    has the seconds of the phases that `run.progress` was told of.
+    has the seconds of the phases that `run.progress` showed.
     """
     step, config = run.step + 1, run.config
     run.progress.phase("save")

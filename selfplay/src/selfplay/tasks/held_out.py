@@ -42,8 +42,8 @@ def held_out_tasks(sources: Iterable[str | Task], count: int) -> list[HeldOutTas
     """
     groups: dict[tuple[str, int], list[HeldOutTask]] = defaultdict(list)
     for source in sources:
-        given = [HeldOutTask(source, 0)] if isinstance(source, Task) else tasks_of(source)
-        for held_out in given:
+        rows = [HeldOutTask(source, 0)] if isinstance(source, Task) else tasks_of(source)
+        for held_out in rows:
             groups[held_out.task.kind, held_out.level].append(held_out)
     if not groups:
         return []
