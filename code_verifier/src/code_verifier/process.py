@@ -267,7 +267,7 @@ class Process:
                 poller = select.poll()
                 poller.register(self._in, select.POLLOUT)
                 self._wait(poller, deadline)
-            except BrokenPipeError:
+            except OSError:  # it has ended, or another thread closed it
                 raise ProcessLost(_ENDED) from None
 
     def _read(self, deadline: float) -> bytes:
