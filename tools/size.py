@@ -19,7 +19,7 @@ PACKAGES = ("lora_evo", "code_verifier", "league", "evals", "selfplay")
 DOORS = {*PACKAGES, "lora_evo.files", "lora_evo.model", "lora_evo.terminal"}
 ENTRY_POINTS = ("__init__.py", "__main__.py", "cli.py", "errors.py")
 GOALS = {
-    "lines of src": 34_800,
+    "lines of src": 38_300,
     "modules": 160,
     "import lines, %": 5.5,
     "imports past a door": 0,
@@ -27,7 +27,7 @@ GOALS = {
     "modules out of bounds": 0,
     "commands": 35,
     "options": 140,
-    "lines of tests": 24_500,
+    "lines of tests": 28_500,
     "pages of docs": 14,
 }
 
