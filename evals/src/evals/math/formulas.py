@@ -55,8 +55,8 @@ def has(tree: Tree, name: str) -> bool:
 
 
 def substitute(tree: Tree, trees: dict[str, Tree]) -> Tree:
-    """Return the tree with variables replaced by other trees."""
-    if tree[0] == "variable":
+    """Return the tree with variables, and the constants e and i, replaced by other trees."""
+    if tree[0] in ("variable", "constant"):
         return trees.get(str(tree[1]), tree)
     return tuple(substitute(part, trees) if isinstance(part, tuple) else part for part in tree)
 

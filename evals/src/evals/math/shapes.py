@@ -70,6 +70,7 @@ Form: TypeAlias = Quantity | Words | Unread | Ordered | Several | Relation
 _INFINITY: Tree = ("constant", "infty")
 _LOWEST, _HIGHEST = Quantity(("negate", _INFINITY)), Quantity(_INFINITY)
 _AXES = ("imath", "jmath", "kmath")
+_UNIT_VECTORS: dict[str, Tree] = {axis[0]: ("variable", axis) for axis in _AXES}
 _AND = {",", ";", "and", "or", "row"}
 _RELATIONS = {"=", "<", ">", "<=", ">=", "!=", "~="}
 _FLIPPED = {">": "<", ">=": "<="}
@@ -452,19 +453,12 @@ def _vector(form: Form, size: int) -> Form:
     """2i - j as (2, -1); other forms as they are."""
     if not isinstance(form, Quantity):
         return form
-    tree, axes = _with_axes(form.tree), _AXES[:size]
+    tree, axes = substitute(form.tree, _UNIT_VECTORS), _AXES[:size]
     parts = [substitute(tree, {n: number(n == name) for n in _AXES}) for name in axes]
     total = ("add", *(("multiply", p, ("variable", n)) for p, n in zip(parts, axes, strict=True)))
     if not variables(tree).intersection(_AXES) or not Evaluator().equal(tree, total):
         return form
     return Ordered("(", ")", tuple(map(Quantity, parts)))
-
-
-def _with_axes(tree: Tree) -> Tree:
-    """The tree with i, j, k as unit vectors."""
-    if tree[0] in ("constant", "variable"):
-        return ("variable", f"{tree[1]}math") if tree[1] in ("i", "j", "k") else tree
-    return tuple(_with_axes(part) if isinstance(part, tuple) else part for part in tree)
 
 
 def _flat(form: Ordered) -> Ordered:
