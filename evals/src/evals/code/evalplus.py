@@ -129,12 +129,8 @@ def _changes(node: ast.stmt, names: set[str]) -> bool:
 
 def _source(lines: list[str], statements: list[ast.stmt]) -> list[str]:
     """The lines of the statements, decorators included, each line once."""
-    result: list[str] = []
-    last = 0
+    kept = set[int]()
     for node in statements:
-        decorators = getattr(node, "decorator_list", [])
-        first = min([node.lineno, *(item.lineno for item in decorators)])
-        end = node.end_lineno or first
-        result += lines[max(first - 1, last) : end]
-        last = max(last, end)
-    return result
+        first = min(part.lineno for part in (node, *getattr(node, "decorator_list", ())))
+        kept.update(range(first, (node.end_lineno or first) + 1))
+    return [line for number, line in enumerate(lines, 1) if number in kept]

@@ -46,7 +46,6 @@ class FunctionProblem:
 
     @property
     def compares_sets(self) -> bool:
-        """Whether outputs are compared as sets."""
         return self.benchmark != HUMANEVAL and self.entry_point in SET_TASKS
 
 
