@@ -24,7 +24,7 @@ from league.store import SETTINGS, Store, write_new_league, writer_lock
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 
 
-class League:
+class League(contextlib.AbstractContextManager["League"]):
     """A league in a directory; a context manager.
 
     With `teachers` and `students`, or with `members` for one population whose members play each
@@ -228,9 +228,6 @@ class League:
         """Sync the log and release the lock; harmless when called again."""
         with self._mutex:
             self._opened.close()
-
-    def __enter__(self) -> "League":
-        return self
 
     def __exit__(self, *_error: object) -> None:
         self.close()
