@@ -1,9 +1,9 @@
 """Exit codes, errors and progress bars of all commands."""
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import click
@@ -22,7 +22,6 @@ class Commands(lora_evo.terminal.Commands):
     found a problem or was stopped, 2 wrong usage, 130 interrupted."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
         try:
             with stop_on_signals():
                 code = super().invoke(ctx)
@@ -32,9 +31,8 @@ class Commands(lora_evo.terminal.Commands):
         except KeyboardInterrupt as error:
             text = "interrupted; finished samples are kept, the same command resumes"
             code = print_error(text, getattr(error, "exit_code", 130))
-        except BrokenPipeError:  # the reader of the output is gone
-            sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (nothing to flush at the end)
-            code = 1
+        except BrokenPipeError:
+            raise  # click ends quietly when the reader has gone
         except OSError as error:
             place = f"{error.filename}: " if error.filename else ""
             text = f"{place}{error.strerror or error}{remedy(error)}"
@@ -52,14 +50,8 @@ def print_error(error: object, code: int) -> int:
 def progress_bar(label: str, total: int) -> Iterator[Callable[[str, int], None]]:
     """Show a bar for each phase on the error stream; yield the function that advances a phase."""
     from rich.console import Console
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
     with Progress(console=Console(file=sys.stderr)) as progress:
-        tasks: dict[str, TaskID] = {}
-
-        def advance(phase: str, count: int) -> None:
-            if phase not in tasks:
-                tasks[phase] = progress.add_task(f"{label}: {phase}", total=total)
-            progress.advance(tasks[phase], count)
-
-        yield advance
+        task = cache(lambda phase: progress.add_task(f"{label}: {phase}", total=total))
+        yield lambda phase, count: progress.advance(task(phase), count)
