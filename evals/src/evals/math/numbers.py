@@ -66,11 +66,11 @@ class Evaluator:
         self._cut = False
         try:
             result = self._value(tree, point)
+            if isinstance(result, complex) and not cmath.isfinite(result):
+                raise Undefined("not finite")
         except (ZeroDivisionError, OverflowError, ValueError, KeyError) as error:
             self._cut = True
             raise Undefined(str(error)) from None
-        if isinstance(result, complex) and not cmath.isfinite(result):
-            raise Undefined("not finite")
         return result
 
     def _value(self, tree: Tree, point: Point) -> Value:
@@ -234,8 +234,7 @@ class Evaluator:
     def _real(self, tree: Tree, point: Point) -> bool:
         with suppress(Undefined):
             self.value(tree, point)
-            return not self._cut
-        return False
+        return not self._cut
 
 
 def close(one: Value, other: Value, relative: float = RELATIVE) -> bool:
