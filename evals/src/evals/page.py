@@ -1,6 +1,6 @@
 """The page of results: a table, charts of scores and differences, and samples to browse."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -71,7 +71,7 @@ def page_text(runs: Sequence[Run], table: tables.Table | None) -> str:
         adapters=len({run.name for run in runs if run.adapter != BASE}),
         colours={role: word for role, (word, _) in _COLOURS.items() if role in roles},
         head=tables.heading(table) if table else (),
-        lines=_lines(table) if table else (),
+        lines=list(_lines(table)) if table else (),
         notes=table.notes if table else (),
         pairs=[[row.label, row.column, *tables.pair_cells(row)] for row in differences],
         pair_columns=tables.PAIR_COLUMNS,
@@ -160,17 +160,15 @@ def _role(result: Row | Run) -> str:
     return result.group.role if result.group else "adapter"
 
 
-def _lines(table: tables.Table) -> list[dict[str, Any]]:
+def _lines(table: tables.Table) -> Iterator[dict[str, Any]]:
     """The lines of a table; a cell has a score, its interval, and the name of a weakest or best."""
     rules = tables.find_rules(table)
-    lines = []
     for number, line in enumerate(table.lines):
         texts = (text.partition(" ") for text in tables.score_cells(line)[1:])
         pairs = zip(texts, line, strict=True)
         cells = [(score, ends.replace("-", "–"), r.member or "") for (score, _, ends), r in pairs]
         head = {"label": line[0].label, "kind": line[0].kind, "ruled": number in rules}
-        lines.append(head | {"cells": cells})
-    return lines
+        yield head | {"cells": cells}
 
 
 def _answers(run: Run) -> list[str]:

@@ -28,7 +28,7 @@ def table_of(
     each run is compared with that of its own. Runs with other questions are not compared. Raises
     EvalsError for two results of an adapter, benchmark and folder, and unknown `against`, large k.
     """
-    runs = _with_names(runs)
+    runs = list(_with_names(runs))
     verdicts: dict[str, dict[str, Verdicts]] = defaultdict(dict)
     for run in runs:
         if run.benchmark in verdicts[run.name]:
@@ -105,18 +105,16 @@ def _home(run: Run) -> Path | None:
     return run.folder and run.folder.parents[1]
 
 
-def _with_names(runs: Sequence[Run]) -> list[Run]:
+def _with_names(runs: Sequence[Run]) -> Iterator[Run]:
     """Name the line of each run, and its group: with the folder of results if a benchmark has two
     results of an adapter, or members of two selfplay runs have its name."""
     results = Counter((run.adapter, run.benchmark) for run in runs)
     homes = Counter(name for name, _ in {(run.adapter, run.group) for run in runs})
     twice = {adapter for (adapter, _), count in results.items() if count > 1}
     twice |= {adapter for adapter, count in homes.items() if count > 1}
-    renamed = []
     for run in runs:
         folder, group = f" ({run.folder.parents[1].name})" if run.folder else "", run.group
         if group is not None and twice - {BASE}:
             group = replace(group, run=f"{group.run or ''}{folder}".strip())
         name = run.adapter + (folder if run.adapter in twice else "")
-        renamed.append(replace(run, name=name, group=group))
-    return renamed
+        yield replace(run, name=name, group=group)

@@ -120,7 +120,7 @@ def build_table(
         raise EvalsError("no verdict on any benchmark; run or grade one first")
     bases = {base} if isinstance(base, str) else set(base or ())
     layout = _Layout(scores | averages(scores), set(partial), set(strange), bases, groups or {})
-    rows = layout.rows(results)
+    rows = list(layout.rows(results))
     differences = layout.differences(against or {})
     notes = list(layout.notes(rows, [name for name in benchmarks if name not in scores]))
     title = "avg@n" if k is None else f"{measure[:-1]}{k}"
@@ -152,25 +152,24 @@ class _Layout:
         """The benchmarks that an average lacks."""
         return [name for name in _PARTS.get(column, ()) if name not in self.scores]
 
-    def rows(self, names: Iterable[str]) -> list[Row]:
+    def rows(self, names: Iterable[str]) -> Iterator[Row]:
         """The lines of the base, then of each group: its members, mean, weakest and best."""
         by_group: dict[Group | None, list[str]] = {}
-        rows: list[Row] = []
         scores = [self.scores[column] for column in self.columns]
         for name in names:
             if name in self.bases:
-                rows += self._line([s.row(name) for s in scores], name, "base", None, [name])
+                yield from self._line([s.row(name) for s in scores], name, "base", None, [name])
             else:
                 by_group.setdefault(self.groups.get(name), []).append(name)
         several = len({group.run for group in by_group if group is not None}) > 1
         for group, members in by_group.items():
             for name in members:
-                rows += self._line([s.row(name) for s in scores], name, "member", group, [name])
+                cells = [s.row(name) for s in scores]
+                yield from self._line(cells, name, "member", group, [name])
             summaries = [s.summary(members) for s in scores] if len(members) > 1 else []
             for kind, label in _labels(group, len(members), several).items():
                 cells = [summary[kind] for summary in summaries]
-                rows += self._line(cells, label, kind, group, members)
-        return rows
+                yield from self._line(cells, label, kind, group, members)
 
     def _line(
         self, cells: list[Row], label: str, kind: Kind, group: Group | None, of: Sequence[str]

@@ -74,7 +74,7 @@ def rate(
         [('a', 29.6), ('b', 20.4)]
     """
     config = config or LeagueConfig()
-    matches = _matches(rows)
+    matches = list(_matches(rows))
     if not matches:
         return []
     played = Counter(name for match in matches for name in match[:2])
@@ -204,9 +204,8 @@ Match = tuple[str, str, float, float]
 """Two members, and how many tasks each of them won."""
 
 
-def _matches(rows: Iterable[Mapping[str, Any]]) -> list[Match]:
-    """Return the matches of a table, whose student (member, winner, model_a) is first."""
-    matches = []
+def _matches(rows: Iterable[Mapping[str, Any]]) -> Iterator[Match]:
+    """Yield the matches of a table, whose student (member, winner, model_a) is first."""
     for number, row in enumerate(rows, 1):
         try:
             one, two, first = _names(row)
@@ -214,8 +213,7 @@ def _matches(rows: Iterable[Mapping[str, Any]]) -> list[Match]:
         except ValueError as error:
             place = row.place if isinstance(row, FileRow) else f"row {number}"
             raise LeagueError(f"{place}: {error}") from error
-        matches.append((one, two, tasks * share, tasks - tasks * share))
-    return matches
+        yield one, two, tasks * share, tasks - tasks * share
 
 
 _SIDES = ("student", "teacher"), ("member", "opponent"), ("winner", "loser"), ("model_a", "model_b")
