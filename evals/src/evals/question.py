@@ -1,8 +1,9 @@
 """A benchmark: questions, how they are asked, and a grader of responses."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
@@ -158,7 +159,7 @@ class Benchmark:
 
     def __post_init__(self) -> None:
         counts = Counter(question.id for question in self.questions)
-        if twice := [name for name, count in counts.items() if count > 1]:
+        if twice := [name for name, times in counts.items() if times > 1]:
             raise EvalsError(f"{self.name}: several rows have the id {twice[0]!r}; expected one")
 
     def try_sandbox(self, allow_weak: bool = False) -> None:
@@ -169,11 +170,7 @@ class Benchmark:
 
     def part(self, limit: int | None) -> list[Question]:
         """Return the first `limit` questions; of a sorted benchmark, the first of every level."""
-        counts: Counter[int] = Counter()
-        order = []
-        for number, question in enumerate(self.questions):
-            level = question.level if self.sorted else 0
-            counts[level] += 1
-            order.append((counts[level], level, number))
-        numbers = sorted(number for *_, number in sorted(order)[:limit])
-        return [self.questions[number] for number in numbers]
+        places: dict[int, Iterator[int]] = defaultdict(count)
+        levels = [question.level if self.sorted else 0 for question in self.questions]
+        order = sorted((next(places[level]), level, number) for number, level in enumerate(levels))
+        return [self.questions[number] for number in sorted(number for *_, number in order[:limit])]

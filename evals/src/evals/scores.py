@@ -164,8 +164,7 @@ class Scores:
         ends = percentiles(replicates[:, 0], value)
         row = Row(first, self.name, value, *ends, len(judged), ungraded, against=second)
         wins, losses, ties = (int(part.sum()) for part in (judged > 0, judged < 0, judged == 0))
-        p = sign_flip(judged, self.name)
-        return replace(row, wins=wins, losses=losses, ties=ties, p=p)
+        return replace(row, wins=wins, losses=losses, ties=ties, p=sign_flip(judged, self.name))
 
 
 def problem_scores(
