@@ -45,7 +45,7 @@ def measure(folder: Path) -> None:
     questions = read_questions(folder)
     loaded, peak = time.perf_counter(), memory("VmHWM")
     for question in questions:
-        read_tests(question.problem.row())
+        read_tests(question.problem())
     row = {
         "shards": folder.name,
         "problems": len(questions),

@@ -6,16 +6,16 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from livecodebench_problems import problem
+from livecodebench_problems import question
 
 from code_verifier import ScriptRunner
-from evals.code.livecodebench import Problem, grade_program
-from evals.question import ProgramOutcome
+from evals.code.livecodebench import grade_program
+from evals.question import ProgramOutcome, Question
 
-Grader = Callable[[Problem, str], ProgramOutcome]
+Grader = Callable[[Question, str], ProgramOutcome]
 
-DOUBLE = problem([("3\n1\n2\n3\n", "2\n4\n6\n"), ("1\n5\n", "10\n")])
-SUM = problem([("[1, 2]\n3", "[6, 3]"), ("[]\n1", "[1, 1]")], "add")
+DOUBLE = question([("3\n1\n2\n3\n", "2\n4\n6\n"), ("1\n5\n", "10\n")])
+SUM = question([("[1, 2]\n3", "[6, 3]"), ("[]\n1", "[1, 1]")], "add")
 _FILE = Path(__file__).parent / "data" / "contest_scripts.toml"
 SCRIPTS = tomllib.loads(_FILE.read_text(encoding="utf-8"))
 
@@ -49,17 +49,17 @@ def test_functions(grader: Grader, program: str, status: str, test: int) -> None
 
 
 def test_what_the_official_harness_rejects_passes(grader: Grader) -> None:
-    empty = problem([("1\n\n2\n", "3\n")])
+    empty = question([("1\n\n2\n", "3\n")])
     assert {grader(empty, program).status for program in SCRIPTS["rejected"]} == {"pass"}
 
 
 def test_faults_of_ours_count_for_no_one(grader: Grader) -> None:
     broken = [
-        problem([]),
-        problem([("{", "1")], "add"),
-        problem([("1", "{")], "add"),
-        problem([("1", "1")], "add", metadata="{}"),
-        problem([("1", "1")], private_test_cases="!"),
+        question([]),
+        question([("{", "1")], "add"),
+        question([("1", "{")], "add"),
+        question([("1", "1")], "add", metadata="{}"),
+        question([("1", "1")], private_test_cases="!"),
     ]
     for task in broken:
         verdict = grader(task, "def add(a): return a")
@@ -67,8 +67,8 @@ def test_faults_of_ours_count_for_no_one(grader: Grader) -> None:
         assert verdict.reason
 
 
-ANSWER = problem([("2\n", "YES\n"), ("3\n", "NO\n"), ("4\n", "YES\n")])
-NUMBER = problem([("2\n", "0.5\n"), ("3\n", "0.25\n")])
+ANSWER = question([("2\n", "YES\n"), ("3\n", "NO\n"), ("4\n", "YES\n")])
+NUMBER = question([("2\n", "0.5\n"), ("3\n", "0.25\n")])
 LENGTH = """
 import sys
 frame = sys._getframe()
@@ -85,6 +85,6 @@ def test_no_script_cheats(grader: Grader, name: str) -> None:
 
 
 def test_the_room_for_output_does_not_show_the_length_of_the_answer(grader: Grader) -> None:
-    tasks = (problem([("1", "NO")]), problem([("1", "YES")]), problem([("1", "x" * 9999)]))
+    tasks = (question([("1", "NO")]), question([("1", "YES")]), question([("1", "x" * 9999)]))
     found = {grader(task, LENGTH).reason.partition(";")[0] for task in tasks}
     assert found == {"test 1: printed '16777216'"}

@@ -9,33 +9,33 @@ from typing import Any
 
 import pytest
 from json_lines import write_rows
-from livecodebench_problems import problem, row
+from livecodebench_problems import question, row
 
 from code_verifier import read_tests as read_row
-from evals import Data, EvalsError, load_benchmark
-from evals.code.livecodebench import Problem, read_questions
+from evals import Data, EvalsError, Question, load_benchmark
+from evals.code.livecodebench import read_questions
 from evals.code.programs import azr_program, official_program
 from evals.data import HubRows
 
 PAIRS = [("1\n", "2\n"), ("2\n", "4\n"), ("é\n", "è\n")]
 
 
-def read_tests(problem: Problem) -> list[tuple[str, str]]:
-    """The tests of a problem, each with its input and its output."""
-    tests = read_row(problem.row())
+def read_tests(question: Question) -> list[tuple[str, str]]:
+    """The tests of a question, each with its input and its output."""
+    tests = read_row(question.problem())
     return list(zip(tests.inputs, tests.outputs, strict=True))
 
 
 def test_tests_of_rows_and_of_files(tmp_path: Path) -> None:
-    assert read_tests(problem(PAIRS)) == PAIRS
+    assert read_tests(question(PAIRS)) == PAIRS
     path = tmp_path / "rows.jsonl"
     rows = [row(PAIRS[:1], question_id="p0"), row(PAIRS)]
     path.write_text("\n".join(json.dumps(item, ensure_ascii=False) for item in rows))
     questions = read_questions(path)
-    assert read_tests(questions[1].problem) == PAIRS
+    assert read_tests(questions[1]) == PAIRS
     path.write_text("{}\n")
     with pytest.raises(EvalsError, match="has changed"):
-        read_tests(questions[1].problem)
+        read_tests(questions[1])
 
 
 LARGE = 1 << 20
@@ -81,7 +81,7 @@ def test_a_release_is_read_row_by_row_and_its_hidden_tests_when_asked(
     source = folder if names else HubRows(Table())
     tracemalloc.start()
     questions = read_questions(source)
-    tests = [read_tests(question.problem)[1] for question in questions[-1:]]
+    tests = [read_tests(question)[1] for question in questions[-1:]]
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert [question.id for question in questions] == [f"p{n}" for n in range(12)]
@@ -101,7 +101,7 @@ def test_a_json_array_or_gzip_is_read_whole(tmp_path: Path) -> None:
         load_benchmark.cache_clear()  # of the same path
         questions = load_benchmark("livecodebench", Data(path))
         assert [question.id for question in questions.questions] == ["p0", "p1"]
-        assert read_tests(questions.questions[1].problem) == PAIRS
+        assert read_tests(questions.questions[1]) == PAIRS
 
 
 def test_a_folder_that_is_no_release_is_refused(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_folder_that_is_no_release_is_refused(tmp_path: Path) -> None:
 )
 def test_rows_that_are_no_problems(changes: dict[str, object], message: str) -> None:
     with pytest.raises(EvalsError, match=message):
-        problem(PAIRS, **changes)
+        question(PAIRS, **changes)
 
 
 def test_programs_in_answers() -> None:

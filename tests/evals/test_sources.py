@@ -33,7 +33,7 @@ LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
 def test_files_are_known_by_content(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "rows.txt"
     path.write_bytes(data)
-    found = read_file(path, "gsm8k")
+    found = read_file(path)
     assert found.rows == ROWS
     assert found.content_hash == f"sha256 of the file: {hashlib.sha256(data).hexdigest()}"
 
@@ -42,9 +42,9 @@ def test_large_numbers_and_mixed_lists_stay_what_they_are(tmp_path: Path) -> Non
     path = tmp_path / "plus.jsonl"
     row = {"task_id": "HumanEval/900", "plus_input": [[10**40, "a", [1.5, None]], [True]]}
     path.write_text(json.dumps(row))
-    assert read_file(path, "gsm8k").rows == [row]
+    assert read_file(path).rows == [row]
     path.write_text(json.dumps(ROWS[0], indent=2))
-    assert read_file(path, "gsm8k").rows == ROWS[:1]
+    assert read_file(path).rows == ROWS[:1]
 
 
 @pytest.mark.parametrize(
@@ -64,17 +64,14 @@ def test_broken_files_are_refused_in_one_line(tmp_path: Path, data: bytes, said:
     path = tmp_path / "broken.jsonl"
     path.write_bytes(data)
     with pytest.raises(EvalsError, match=said) as caught:
-        read_file(path, "gsm8k")
+        read_file(path)
     assert "\n" not in str(caught.value)
     assert str(path) in str(caught.value)
 
 
-def test_counts_are_compared_with_the_official_ones(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_bytes(LINES)
-    assert load_source("gsm8k", path).notes == (
-        "2 rows, which is not an official number: 1319 (GSM8K test)",
-    )
+def test_counts_are_compared_with_the_official_ones() -> None:
+    odd = "2 rows, which is not an official number: 1319 (GSM8K test)"
+    assert remarks("gsm8k", 2) == odd
     assert remarks("livecodebench", 880) == "880 rows: release_v5, to January 2025"
 
 
@@ -223,11 +220,11 @@ def test_parquet_needs_pyarrow_and_gives_the_same_rows(
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "pyarrow.parquet", None)
         with pytest.raises(EvalsError, match="to read parquet"):
-            read_file(broken, "gsm8k")
+            read_file(broken)
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     with pytest.raises(EvalsError, match="broken parquet"):
-        read_file(broken, "gsm8k")
+        read_file(broken)
     path = tmp_path / "rows.parquet"
     rows = [{**row, "day": datetime(2024, 8, 1)} for row in ROWS]
     parquet.write_table(arrow.Table.from_pylist(rows), path)
-    assert read_file(path, "gsm8k").rows == [{**row, "day": "2024-08-01T00:00:00"} for row in ROWS]
+    assert read_file(path).rows == [{**row, "day": "2024-08-01T00:00:00"} for row in ROWS]

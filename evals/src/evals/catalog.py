@@ -12,7 +12,7 @@ from typing import Any
 
 from code_verifier import Sandbox, ScriptRunner, Tasksets
 from evals.code import cruxeval, evalplus, livecodebench
-from evals.data import OFFICIAL, compare_published, load_source
+from evals.data import OFFICIAL, compare_published, load_source, remarks
 from evals.errors import EvalsError, did_you_mean
 from evals.math import problems as math
 from evals.own import load_own
@@ -21,7 +21,6 @@ from evals.recipes import CHAT, CODE, CRUXEVAL, MATH, RECIPES
 from evals.tasksets import load_taskset
 from lora_evo.terminal import first_line
 
-GROUP = "evals.benchmarks"
 PUBLISHED = Data()
 
 _MODULES: dict[str, Any] = {
@@ -70,15 +69,16 @@ def load_benchmark(name: str, data: Data = PUBLISHED) -> Benchmark:
 
 def load_official(name: str, data: Data) -> Benchmark:
     """Load a benchmark of our own. Raises EvalsError."""
-    module = _MODULES[name]
+    module, notes = _MODULES[name], tuple[str, ...]()
     if module is livecodebench:
-        questions, digest, notes = module.load(name, data)
+        questions, digest = module.load(name, data)
     else:
         source = load_source(name, data.whole(name))
         rows, digest = enumerate(source.rows, 1), source.content_hash
         questions = tuple(module.question(name, row, number) for number, row in rows)
         published = math.published_rows(name, source.rows) if module is math else source.rows
-        notes = (*source.notes, *compare_published(name, published))
+        notes = compare_published(name, published)
+    notes = (remarks(name, len(questions)), *notes)
     strange = any("is not an official number" in note or "are not the" in note for note in notes)
     about = OFFICIAL[name].description
     return Benchmark(
@@ -91,7 +91,7 @@ def load_official(name: str, data: Data) -> Benchmark:
 @cache
 def added_benchmarks() -> dict[str, EntryPoint]:
     """Return the benchmarks of other packages, not loaded yet."""
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
+    return {entry.name: entry for entry in entry_points(group="evals.benchmarks")}
 
 
 def load_named(

@@ -66,11 +66,10 @@ class HubRows(Sequence[Record]):
 @dataclass(frozen=True)
 class Source:
     """Rows in their order, as they were published. content_hash: SHA-256 of the file's bytes, or of
-    the rows if they come from no file; it says which. notes: remarks, as on an odd count."""
+    the rows if they come from no file; it says which."""
 
     rows: Sequence[Record]
     content_hash: str
-    notes: tuple[str, ...] = ()
 
 
 def load_source(
@@ -85,13 +84,13 @@ def load_source(
         where = f"{release!r} cannot be chosen" + " in a file" * (file is not None)
         raise EvalsError(f"{benchmark}: release {where}; the hub has: {choice}")
     if file is not None:
-        return read_file(Path(file), benchmark)
+        return read_file(Path(file))
     if official.cache:
         return _read_evalplus(benchmark, *official.cache)
     return _read_hub(official.hub, release, benchmark)
 
 
-def read_file(path: Path, benchmark: str) -> Source:
+def read_file(path: Path) -> Source:
     """Read JSON, JSON Lines (plain or gzip) or parquet, whatever the name of the file. JSON is read
     with `json`, not with `datasets`: Arrow holds neither integers of more than 64 bits nor lists of
     mixed types, and HumanEval+ and MBPP+ have both. Parquet needs `pyarrow`. Raises EvalsError for
@@ -104,8 +103,7 @@ def read_file(path: Path, benchmark: str) -> Source:
     rows = _parquet_rows(path) if data.startswith(PARQUET) else parse_rows(data, str(path))
     if not rows:
         raise EvalsError(f"{path} holds no rows")
-    digest = hashlib.sha256(data).hexdigest()
-    return Source(rows, f"sha256 of the file: {digest}", (remarks(benchmark, len(rows)),))
+    return Source(rows, f"sha256 of the file: {hashlib.sha256(data).hexdigest()}")
 
 
 def parse_rows(data: bytes, place: str) -> list[Record]:
@@ -184,7 +182,7 @@ def _read_evalplus(benchmark: str, name: str, function: str) -> Source:
             raise EvalsError(f"{benchmark}: {lost}; {hint}") from None
         if not path.is_file():
             raise EvalsError(f"{benchmark}: evalplus keeps no file {path}; {hint}")
-    return read_file(path, benchmark)
+    return read_file(path)
 
 
 def cache_folder(name: str) -> Path:
@@ -208,15 +206,12 @@ def _read_hub(hub: Mapping[str, str], release: str | None, benchmark: str) -> So
         lost = f"cannot get {hub['path']} from the hub or its cache: {first_line(error)}"
         hint = f"give a file instead: --data {benchmark}.jsonl"
         raise EvalsError(f"{benchmark}: {lost}; {hint}") from None
-    notes = (remarks(benchmark, len(rows)),)
-    return Source(rows, f"sha256 of the rows: {digest.hexdigest()}", notes)
+    return Source(rows, f"sha256 of the rows: {digest.hexdigest()}")
 
 
 def remarks(benchmark: str, count: int) -> str:
-    """Return a note on the number of rows of a benchmark."""
-    counts = OFFICIAL[benchmark].counts if benchmark in OFFICIAL else {}
-    if not counts:
-        return f"{count} rows"
+    """Return a note on the number of rows of a published benchmark."""
+    counts = OFFICIAL[benchmark].counts
     if count in counts:
         return f"{count} rows: {counts[count]}"
     expected = ", ".join(f"{rows} ({release})" for rows, release in counts.items())

@@ -64,7 +64,7 @@ class Plan:
         name, template = self.benchmark.name, self.recipe.template(self.benchmark.name)
         fields = [question.fields for question in self.benchmark.questions]
         file = template.examples_file
-        rows = read_file(Path(file), name).rows if file else ()
+        rows = read_file(Path(file)).rows if file else ()
         shots = dict(zip(map(id, fields), draw_shots(template, fields, rows), strict=True))
         args = self.chat_template_args
         return {

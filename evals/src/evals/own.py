@@ -40,7 +40,7 @@ def load_own(name: str, path: Path, grader: str | None = None) -> Benchmark:
     if grader is None or grader not in get_args(Grader):
         hint = did_you_mean(grader or "", get_args(Grader))
         raise EvalsError(f"{name}: no grader {grader!r}; add --grader: {hint}")
-    source = read_file(path, name)
+    source = read_file(path)
     runs_programs = grader in ("tests", "stdio")
     rows = enumerate(source.rows, 1)
     if grader == "math":
@@ -51,7 +51,7 @@ def load_own(name: str, path: Path, grader: str | None = None) -> Benchmark:
     like = "livecodebench" if runs_programs else "math500"
     return Benchmark(
         name, description, questions, grade, CHAT.covering(name, like), source.content_hash,
-        source.notes, sandbox=ScriptRunner if runs_programs else None, like=like,
+        (f"{len(questions)} rows",), sandbox=ScriptRunner if runs_programs else None, like=like,
     )  # fmt: skip
 
 
@@ -74,7 +74,7 @@ def _question(place: str, row: Record, number: int, grader: str) -> Question:
         kind, other = ("standard input", "stdio") if is_script else ("functions", "tests")
         raise EvalsError(f"{place}: the tests are of {kind}; choose the grader {other}")
     fields = {"question": text, "starter_code": str(row.get("starter_code") or "")}
-    return Question(id, fields, livecodebench.Problem(id, lambda: row))
+    return Question(id, fields, lambda: row)
 
 
 def _grade_exact(pairs: Pairs, how: Grading) -> Iterator[SampleVerdict]:

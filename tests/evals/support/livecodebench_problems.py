@@ -6,7 +6,8 @@ import pickle
 import zlib
 from typing import Any
 
-from evals.code.livecodebench import Problem, read_questions
+from evals.code.livecodebench import read_questions
+from evals.question import Question
 
 
 def packed(tests: list[dict[str, str]]) -> str:
@@ -33,7 +34,6 @@ def row(pairs: list[tuple[str, str]], function: str = "", **changes: Any) -> dic
     } | changes
 
 
-def problem(pairs: list[tuple[str, str]], function: str = "", **changes: Any) -> Problem:
-    """The problem of such a row."""
-    found: Problem = read_questions([row(pairs, function, **changes)])[0].problem
-    return found
+def question(pairs: list[tuple[str, str]], function: str = "", **changes: Any) -> Question:
+    """The question of such a row."""
+    return read_questions([row(pairs, function, **changes)])[0]

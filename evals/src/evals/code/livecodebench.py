@@ -16,14 +16,13 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import code_verifier
 from evals.code.programs import azr_program, official_program
-from evals.data import PARQUET, Record, load_source, parse_object, remarks
+from evals.data import PARQUET, Record, load_source, parse_object
 from evals.errors import EvalsError
 from evals.question import MAX_CHARS, Data, Grading, Pairs, ProgramOutcome, Question, SampleVerdict
 from evals.recipes import own_turn
@@ -37,16 +36,10 @@ _SHARD = re.compile(r"-\d+-of-(\d+)$")
 _TEXTS = ("question_id", "question_content", "starter_code")
 
 
-@dataclass(frozen=True)
-class Problem:
-    """row: reads it again, with its hidden tests; raises EvalsError when its file has changed."""
-
-    question_id: str
-    row: Callable[[], Record]
-
-
 def read_questions(source: str | Path | Sequence[Record]) -> list[Question]:
-    """Return the questions of files or of rows, in order. Raises EvalsError."""
+    """Return the questions of files or of rows, in order. The problem of each is a function that
+    reads its row again, with the hidden tests, or raises EvalsError when the file has changed.
+    Raises EvalsError."""
     rows: Iterable[tuple[Record, Callable[[], Record]]]
     if isinstance(source, str | Path):
         rows = stored_rows(Path(source))
@@ -63,7 +56,7 @@ def _question(row: Record, again: Callable[[], Record], place: str) -> Question:
         parse_object(metadata or "{}", f"{place}: metadata")
     id, level = row["question_id"], _LEVELS.get(str(row.get("difficulty")), 0)
     fields = {"question": row["question_content"], "starter_code": row["starter_code"]}
-    return Question(id, fields, Problem(id, again), level)
+    return Question(id, fields, again, level)
 
 
 def _read_again(shard: Path, start: int, length: int) -> dict[str, Any]:
@@ -116,17 +109,13 @@ def stored_rows(path: Path) -> Iterator[tuple[Record, Callable[[], Record]]]:
                     yield row, partial(_read_again, shard, start, len(line))
 
 
-def load(name: str, data: Data) -> tuple[tuple[Question, ...], str, tuple[str, ...]]:
-    """Return the questions of a file, a folder of shards or a release on the hub, with their hash
-    and notes. Hidden tests stay on disk until they are needed. Raises EvalsError."""
+def load(name: str, data: Data) -> tuple[tuple[Question, ...], str]:
+    """Return the questions of a file, a folder of shards or a release on the hub, and their hash.
+    Hidden tests stay on disk until they are needed. Raises EvalsError."""
     if data.file is not None and data.release is None and _is_read_by_line(Path(data.file)):
-        questions = read_questions(data.file)
-        digest = content_hash(Path(data.file))
-        notes: tuple[str, ...] = (remarks(name, len(questions)),)
-    else:
-        source = load_source(name, data.file, data.release)
-        questions, digest, notes = read_questions(source.rows), source.content_hash, source.notes
-    return tuple(questions), digest, notes
+        return tuple(read_questions(data.file)), content_hash(Path(data.file))
+    source = load_source(name, data.file, data.release)
+    return tuple(read_questions(source.rows)), source.content_hash
 
 
 def _is_read_by_line(path: Path) -> bool:
@@ -149,7 +138,7 @@ def grade(pairs: Pairs, how: Grading) -> Iterator[SampleVerdict]:
     with code_verifier.ScriptRunner(how.allow_weak, threading.Semaphore(how.workers)) as runner:
         outcomes = code_verifier.ordered_map(
             lambda pair: _fault(pair[1]) or grade_program(runner, *pair, how.limits.timeout_s),
-            ((question.problem, text) for (question, _), text in zip(pairs, programs, strict=True)),
+            ((question, text) for (question, _), text in zip(pairs, programs, strict=True)),
             how.workers,
             ahead=_AHEAD,
         )
@@ -170,14 +159,14 @@ def _fault(program: str) -> ProgramOutcome | None:
 
 
 def grade_program(
-    runner: code_verifier.ScriptRunner, problem: Problem, program: str, timeout_s: float
+    runner: code_verifier.ScriptRunner, question: Question, program: str, timeout_s: float
 ) -> ProgramOutcome:
-    """Return the outcome of one program on the tests of a problem. timeout_s: processor seconds of
+    """Return the outcome of one program on the tests of a question. timeout_s: processor seconds of
     a test. Raises SandboxUnavailable."""
     try:
-        tests = code_verifier.read_tests(dict(problem.row()))
+        tests = code_verifier.read_tests(dict(question.problem()))
     except (code_verifier.CodeVerifierError, EvalsError) as error:
-        return ProgramOutcome(None, f"problem {problem.question_id}: {error}")
+        return ProgramOutcome(None, f"problem {question.id}: {error}")
     grade = code_verifier.run_tests(runner, program, tests, timeout_s)
     if not grade.judged:
         return ProgramOutcome(None, grade.reason)
