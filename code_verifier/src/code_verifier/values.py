@@ -25,8 +25,7 @@ from code_verifier.errors import LiteralError
 _SCALARS = frozenset({bool, int, float, str, type(None)})
 _SEQUENCES = (list, tuple)
 _ROWS = frozenset(_SEQUENCES)
-_SETS = (set, frozenset)
-_CONTAINERS = frozenset({*_SEQUENCES, *_SETS, dict})
+_CONTAINERS = frozenset({*_SEQUENCES, set, frozenset, dict})
 _EXACT = _SCALARS | _CONTAINERS | {complex, bytes, bytearray}
 _NORMAL = frozenset({int, str, bytes, type(None)})
 _ZEROS: dict[type, Any] = {int: 0, float: 0.0, complex: 0j, str: ""}
@@ -70,8 +69,10 @@ def describe(value: Any, draw: bool = False) -> tuple[str, str, str | None, int,
     try:
         plain = _plain(_draw(value) if draw else value, _MAX_DEPTH)
         digest, size = _digest(plain)
-        text = None if size >= _HUGE else to_json(plain)
-        return name, digest, text, size if text is None else len(text), _are_floats(plain)
+        text = None if size >= _HUGE else encode(_tag(plain))
+        parts = plain if type(plain) in _SEQUENCES else [plain]
+        are_floats = set(map(type, parts)) == {float}
+        return name, digest, text, size if text is None else len(text), are_floats
     except (Opaque, RecursionError, TypeError, ValueError):
         return name, "", None, -1, False
 
@@ -111,8 +112,11 @@ def _plain(value: Any, depth: int) -> Any:
     for base in bases:
         if numpy is not None and (base is numpy.generic or base is numpy.ndarray):
             return _plain(base.tolist(value), depth - 1)
+        if base is dict:
+            return {_plain(k, depth - 1): _plain(x, depth - 1) for k, x in dict.items(value)}
         if base in _CONTAINERS:
-            return _plain_container(base, value, depth - 1)
+            items = iter(value) if kind in _VIEWS else base.__iter__(value)
+            return base([_plain(item, depth - 1) for item in items])
         if base is bytes or base is bytearray:
             return base(memoryview(value))
         if base in _ZEROS:
@@ -120,24 +124,12 @@ def _plain(value: Any, depth: int) -> Any:
     raise Opaque
 
 
-def _plain_container(base: Any, value: Any, depth: int) -> Any:
-    if base is dict:
-        return {_plain(k, depth): _plain(x, depth) for k, x in dict.items(value)}
-    items = iter(value) if type(value) in _VIEWS else base.__iter__(value)
-    return base([_plain(item, depth) for item in items])
-
-
-def _are_floats(plain: Any) -> bool:
-    parts = plain if type(plain) in _SEQUENCES else [plain]
-    return set(map(type, parts)) == {float}
-
-
 def shown(plain: Any) -> str:
     """Return plain data as text for a reader; JSON if an integer has too many digits for `repr`."""
     try:
         return repr(plain)
     except ValueError:
-        return to_json(plain)
+        return encode(_tag(plain))
 
 
 def _digest(plain: Any) -> tuple[str, int]:
@@ -149,7 +141,7 @@ def _digest(plain: Any) -> tuple[str, int]:
     total, size = hashlib.sha256(), 0
     try:
         for part in parts:
-            form = marshal.dumps(_normal(part), 2)
+            form = _bytes(part)
             total.update(form)
             size += len(form)
     except Unequal:
@@ -220,12 +212,8 @@ _WORDS: dict[str, Any] = {
 _COLLIDING = 1000
 
 
-def to_json(plain: Any) -> str:
-    """Return the JSON of plain data."""
-    return encode(_tag(plain))
-
-
 def _tag(value: Any) -> Any:
+    """Plain data as `encode` takes it."""
     kind = type(value)
     if kind is int and value.bit_length() > _LONG_BITS:
         return {"int": hex(value)}
