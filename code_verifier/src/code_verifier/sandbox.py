@@ -245,8 +245,10 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         if reply.status == wire.MISSING:
             return self._execute(code, index, wire.ALL)
         status, text = reply.status, reply.reason
-        if status == Status.OK:
-            status, text = _read_report(reply.report)
+        if status == Status.OK:  # by the server; the report may be forged
+            status, mark, text = reply.report.decode("utf-8", "replace").partition("\n")
+            if not mark or status not in _OF_PROGRAM:
+                status, text = Status.VIOLATION, "left without a whole report"
         if status == Status.OK and (problem := _find_forgery(text)):
             status, text = Status.VIOLATION, f"the result is forged: {problem}"
         if status == Status.OK:
@@ -286,14 +288,6 @@ def _find_forgery(text: str) -> str:
     except LiteralError as error:
         return str(error)
     return "" if is_canonical else "the text is not canonical"
-
-
-def _read_report(report: bytes) -> tuple[str, str]:
-    """Status and text of a child's report, which may be forged."""
-    status, mark, text = report.decode("utf-8", "replace").partition("\n")
-    if mark and status in _OF_PROGRAM:
-        return status, text
-    return Status.VIOLATION, "left without a whole report"
 
 
 def _count_runs(runs: int, flags: int, sights: set[int]) -> int:

@@ -69,9 +69,14 @@ def _run_asserts(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float)
     splits = [split_condition(assertion(text), names) or ("", []) for text in tests.inputs]
     expressions = [(text,) for _, texts in splits for text in texts]
     calls = _call_all(runner, program + ASK, "_ask_", expressions, cpu_s, setup=tests.setup)
-    returned = _read_values(tests, calls)
-    if isinstance(returned, Grade):
-        return returned
+    if calls.status != Status.OK:
+        return _fail(tests, None, calls.reason, calls.status)
+    returned = []
+    for value in calls.values:
+        try:
+            returned.append(read_value(value.data or ""))
+        except LiteralError:
+            return _fail(tests, None, f"returned {_quote(value)}, which cannot be compared")
     values = iter(returned)
     checks = [(condition, [next(values) for _ in texts]) for condition, texts in splits]
     numpy = any(modules_in(assertion(text)) & set(assertions.NUMPY) for text in tests.inputs)
@@ -89,18 +94,6 @@ def _run_check(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -
     limit_s = _CHECK_FACTOR * cpu_s
     calls = _call_all(runner, program, tests.entry, [], limit_s, owner="Solution", test=test)
     return _grade_end(tests, replace(calls, call=0))
-
-
-def _read_values(tests: Suite, calls: Calls) -> list[Any] | Grade:
-    if calls.status != Status.OK:
-        return _fail(tests, None, calls.reason, calls.status)
-    values = []
-    for value in calls.values:
-        try:
-            values.append(read_value(value.data or ""))
-        except LiteralError:
-            return _fail(tests, None, f"returned {_quote(value)}, which cannot be compared")
-    return values
 
 
 def _call_all(
