@@ -32,12 +32,13 @@ class Metrics:
 
     - ast_depth: nodes on the longest path from the module to a leaf.
     - ast_nodes: nodes, as `ast.walk` gives them.
-    - cyclomatic: McCabe's number of the whole text, as radon's `total_complexity` (below).
+    - cyclomatic: McCabe's number (1976) of the whole text, as radon's `total_complexity` (below).
     - loc: lines that hold code, neither blank, comment nor docstring.
     - variables: distinct names bound by assignment, as parameters, by `except ... as` or in a
       pattern.
-    - halstead_volume: n log2 n, in bits (Halstead 1977, as radon counts).
-    - halstead_effort: d V (Halstead 1977, as radon counts).
+    - halstead_volume: V = N log2 n with the length N and the vocabulary n, in bits.
+    - halstead_effort: E = D V with the difficulty D = n1 N2 / (2 n2); both Halstead (1977), as
+      radon counts.
     - structure: the program's `fingerprint`.
 
     `cyclomatic` equals `radon.visitors.ComplexityVisitor.from_code(text).total_complexity`, which
@@ -98,17 +99,23 @@ def measure(program: str) -> Metrics:
         for child in ast.iter_child_nodes(node):
             chained = child.__class__ is ast.If and child in branch
             stack.append((child, level + 1, inside - chained))
-    cyclomatic, volume, effort = _complexity(tree, depth)
+    try:
+        if depth > _DEEPEST:
+            raise RecursionError
+        cyclomatic = ComplexityVisitor.from_ast(tree).total_complexity
+        total = h_visit_ast(tree).total
+    except RecursionError:
+        raise ProgramError("the program is nested too deeply to be measured") from None
     modules = {alias.name for node in nodes[ast.Import] for alias in node.names}
     modules |= {"." * node.level + (node.module or "") for node in nodes[ast.ImportFrom]}
     return Metrics(
         ast_depth=depth,
         ast_nodes=sum(map(len, nodes.values())),
-        cyclomatic=cyclomatic,
+        cyclomatic=int(cyclomatic),
         loc=_code_lines(program.removeprefix("\ufeff"), nodes),
         variables=len(_bound_names(nodes)),
-        halstead_volume=volume,
-        halstead_effort=effort,
+        halstead_volume=float(total.volume),
+        halstead_effort=float(total.effort),
         max_nesting=nesting,
         functions=len(nodes[ast.FunctionDef]) + len(nodes[ast.AsyncFunctionDef]),
         imports=len(modules),
@@ -122,20 +129,6 @@ def _bound_names(nodes: Nodes) -> set[str]:
     for kind in (ast.ExceptHandler, ast.MatchAs, ast.MatchStar):
         names |= {node.name for node in nodes[kind]}
     return (names | {node.rest for node in nodes[ast.MatchMapping]}) - {None}
-
-
-def _complexity(tree: ast.Module, depth: int) -> tuple[int, float, float]:
-    """radon's measures of a tree of this depth: the cyclomatic number (McCabe 1976), the volume
-    V = N log2 n with the length N and the vocabulary n, and the effort E = D V with the difficulty
-    D = n1 N2 / (2 n2) (Halstead 1977). Raises ProgramError for one that is too deep."""
-    try:
-        if depth > _DEEPEST:
-            raise RecursionError
-        cyclomatic = ComplexityVisitor.from_ast(tree).total_complexity
-        total = h_visit_ast(tree).total
-    except RecursionError:
-        raise ProgramError("the program is nested too deeply to be measured") from None
-    return int(cyclomatic), float(total.volume), float(total.effort)
 
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
