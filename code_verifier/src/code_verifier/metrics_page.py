@@ -11,7 +11,6 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -73,6 +72,8 @@ def save_page(measured: Sequence[tuple[str, Metrics]], failed: int, page: Path) 
     """Write an HTML page about programs by their names, with a histogram of every number, whose
     last bar also holds the largest 1 %. failed: number of programs that could not be measured.
     Needs Altair and vl-convert. The page holds counts, so that it is small for any number."""
+    import vl_convert
+
     charts, figures = {}, ""
     for name, (unit, meaning) in MEANINGS.items() if measured else ():
         charts[name] = _histogram([getattr(metrics, name) for _, metrics in measured], unit)
@@ -96,19 +97,11 @@ def save_page(measured: Sequence[tuple[str, Metrics]], failed: int, page: Path) 
 <section>{figures}</section>
 {_largest(measured)}
 <script type="application/json" id="charts">{data}</script>
-<script>{_library()}</script></body></html>
+<script>{vl_convert.javascript_bundle(_DRAW)}</script></body></html>
 """
     target, part = draft_of(page)
     part.write_bytes(text.encode("utf-8", "backslashreplace"))
     os.replace(part, target)
-
-
-@cache
-def _library() -> str:
-    """Vega-Lite with its dependencies, and the script that draws the charts."""
-    import vl_convert
-
-    return str(vl_convert.javascript_bundle(_DRAW))
 
 
 def _histogram(numbers: Sequence[float], unit: str) -> dict[str, Any]:

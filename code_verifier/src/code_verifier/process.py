@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from code_verifier.errors import SandboxUnavailable
 from code_verifier.jail import syscalls, wire
@@ -133,7 +133,6 @@ class Process:
         self._lock = threading.Lock()
         self._ended = False
         self._in = self._out = -1
-        self._readable: Any = None
 
     @property
     def pid(self) -> int | None:
@@ -253,8 +252,6 @@ class Process:
         pipes = (process.stdin, process.stdout)
         self._in, self._out = (pipe.fileno() for pipe in pipes if pipe is not None)
         os.set_blocking(self._in, False)
-        self._readable = select.poll()
-        self._readable.register(self._out, select.POLLIN)
 
     def _write(self, body: bytes, deadline: float) -> None:
         if self._process is None:
@@ -264,9 +261,7 @@ class Process:
             try:
                 view = view[os.write(self._in, view) :]
             except BlockingIOError:
-                poller = select.poll()
-                poller.register(self._in, select.POLLOUT)
-                self._wait(poller, deadline)
+                self._wait(self._in, select.POLLOUT, deadline)
             except OSError:  # it has ended, or another thread closed it
                 raise ProcessLost(_ENDED) from None
 
@@ -274,7 +269,7 @@ class Process:
         data = bytearray()
         size = wire.LENGTH.size
         while len(data) < size:
-            self._wait(self._readable, deadline)
+            self._wait(self._out, select.POLLIN, deadline)
             part = os.read(self._out, wire.READ if not data else min(wire.READ, size - len(data)))
             if not part:
                 raise ProcessLost(_ENDED)
@@ -286,7 +281,9 @@ class Process:
         del data[: wire.LENGTH.size]
         return bytes(data)
 
-    def _wait(self, poller: Any, deadline: float) -> None:
+    def _wait(self, file: int, event: int, deadline: float) -> None:
+        poller = select.poll()
+        poller.register(file, event)
         left_ms = 1000.0 * (deadline - time.monotonic())
         if left_ms <= 0 or not poller.poll(min(left_ms, _LONGEST_WAIT_MS)):
             raise ProcessLost("it stopped answering")
