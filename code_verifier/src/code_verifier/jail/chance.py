@@ -99,8 +99,11 @@ class Program:
         self.names = {node.id for node in nodes[ast.Name]}
         self.attributes = {node.attr for node in nodes[ast.Attribute]}
         self.texts = {node.value for node in nodes[ast.Constant] if type(node.value) is str}
-        imported = {x.asname or x.name for node in nodes[ast.ImportFrom] for x in node.names}
-        self.bound = imported.union(self.modules, _bindings(nodes))
+        named = (*DEFINITIONS, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
+        bound = {node.name for kind in named for node in nodes[kind] if node.name}
+        bound |= {node.id for node in nodes[ast.Name] if type(node.ctx) is not ast.Load}
+        bound |= {x.asname or x.name for node in nodes[ast.ImportFrom] for x in node.names}
+        self.bound = bound.union(self.modules, (node.arg for node in nodes[ast.arg]))
         """The names that it binds."""
 
     def has_quiet_members(self) -> bool:
@@ -178,13 +181,11 @@ class Program:
 
 def makes_texts(nodes: Nodes) -> bool:
     """Whether a value that is no constant may be converted to text."""
-    remainders = [
-        node
-        for node in (*nodes[ast.BinOp], *nodes[ast.AugAssign])
-        if isinstance(node.op, ast.Mod) and not _is_number(getattr(node, "right", None))
-    ]
+    operations = (*nodes[ast.BinOp], *nodes[ast.AugAssign])
+    divisors = [getattr(node, "right", None) for node in operations if isinstance(node.op, ast.Mod)]
     return (
-        bool(remainders or nodes[ast.FormattedValue])
+        bool(nodes[ast.FormattedValue])
+        or not all(map(_is_number, divisors))
         or any(node.id in _TEXTS for node in nodes[ast.Name])
         or any(node.attr in _TEXT_ATTRIBUTES for node in nodes[ast.Attribute])
         or any(node.arg in ("file", None) for node in nodes[ast.keyword])
@@ -197,11 +198,3 @@ def _is_number(node: ast.AST | None) -> bool:
 
 def _is_quiet(module: str, member: str) -> bool:
     return member in MEMBERS[module] or (MEMBERS[module] is _ALL and member[:1] not in "_*")
-
-
-def _bindings(nodes: Nodes) -> list[str]:
-    """The names that anything but an import binds."""
-    names = [node.id for node in nodes[ast.Name] if type(node.ctx) is not ast.Load]
-    named = (*DEFINITIONS, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
-    names += [node.name for kind in named for node in nodes[kind] if node.name]
-    return names + [node.arg for node in nodes[ast.arg]]

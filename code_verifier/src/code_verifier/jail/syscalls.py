@@ -93,7 +93,9 @@ def build(
     ]
     if name == "x86_64":
         lines += [(_JGE, 0, 1, _X32_BIT), (_RET, 0, 0, _KILL)]
-    lines += _tree(_ranges(leaves, _ERRNO | errno.EPERM if mild else _KILL))
+    other = [(_RET, 0, 0, _ERRNO | errno.EPERM if mild else _KILL)]
+    alike = groupby(range(_LAST), key=lambda number: leaves.get(number, other))
+    lines += _tree([(next(numbers), leaf) for leaf, numbers in alike])
     return b"".join(_INSTRUCTION.pack(*line) for line in lines)
 
 
@@ -120,15 +122,9 @@ def _only(fd: int) -> list[_Line]:
     ]
 
 
-def _ranges(leaves: dict[int, list[_Line]], other: int) -> list[tuple[int, list[_Line]]]:
-    """First number and leaf of every range of numbers with the same rule."""
-    default = [(_RET, 0, 0, other)]
-    alike = groupby(range(_LAST), key=lambda number: leaves.get(number, default))
-    return [(next(numbers), leaf) for leaf, numbers in alike]
-
-
 def _tree(ranges: list[tuple[int, list[_Line]]]) -> list[_Line]:
-    """A search tree over the ranges; a jump over more than 255 lines takes another instruction."""
+    """A search tree over the ranges of numbers with the same rule, each its first number and its
+    leaf; a jump over more than 255 lines takes another instruction."""
     if len(ranges) == 1:
         return ranges[0][1]
     middle = len(ranges) // 2
