@@ -29,11 +29,10 @@ from code_verifier.rewards import check_row, shared_runner
 from code_verifier.sandbox import Sandbox
 from code_verifier.scripts.runner import ScriptRunner
 from code_verifier.tasks import Limits, Task
-from code_verifier.user_files import id_of, program_of, text_field, text_list
+from code_verifier.user_files import Row, id_of, program_of, text_field, text_list
 
 _tell = partial(click.echo, err=True)
 _Option = Callable[[Callable[..., Any]], Callable[..., Any]]
-Row = user_files.Row
 _WRONG_PATH = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 _COSTS = {
     "fresh_process": "programs could see each other's state",

@@ -5,7 +5,6 @@ import ast
 import cmath
 import math
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,8 +86,7 @@ def _literal(node: ast.expr) -> Any:
         raise LiteralError(f"not a Python literal: {error}") from None
 
 
-_BUILT: dict[type[ast.AST], Callable[[list[Any]], Any]]
-_BUILT = {ast.List: list, ast.Tuple: tuple, ast.Set: set}
+_BUILT: dict[type[ast.AST], type] = {ast.List: list, ast.Tuple: tuple, ast.Set: set}
 
 
 def _read(node: Any, depth: int) -> Any:
@@ -163,18 +161,15 @@ class Comparison:
             return False
         if _is_number(left) and not (same_type and isinstance(left, int)):
             return self._near(left, right)
-        if kind is list or kind is tuple:
-            return len(left) == len(right) and all(map(self._close, left, right))
         if kind is set:
-            ordered = (sorted(side, key=lambda x: order(x, _text(x))) for side in (left, right))
-            return len(left) == len(right) and all(map(self._close, *ordered))
+            left, right = (sorted(side, key=lambda x: order(x, _text(x))) for side in (left, right))
+        if kind is list or kind is tuple or kind is set:
+            return len(left) == len(right) and all(map(self._close, left, right))
         if kind is dict:
-            left, right = ({self._key(key): x for key, x in d.items()} for d in (left, right))
+            key_of = _text if self.types else lambda key: key
+            left, right = ({key_of(key): x for key, x in d.items()} for d in (left, right))
             return left.keys() == right.keys() and all(self._close(left[k], right[k]) for k in left)
         return bool(left == right)
-
-    def _key(self, key: Any) -> Any:
-        return _text(key) if self.types else key
 
     def _near(self, left: Any, right: Any) -> bool:
         if left == right:

@@ -20,7 +20,7 @@ import sys
 from collections import Counter, OrderedDict, deque, namedtuple
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from itertools import chain
+from itertools import chain, takewhile
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType, NoneType
 from typing import Any
 
@@ -289,14 +289,10 @@ def _base_of(mro: Any, bases: Any) -> Any:
 
 def _own_names(mro: Any, base: Any) -> set[str]:
     """Names of a library's class that classes of the program before it replace."""
-    names: set[str] = set()
-    for kind in mro:
-        if kind is base:
-            break
-        if id(kind) not in _kinds:
-            names.update(k for k, x in _space_of(kind).items() if type(x) is not _field)
-    names &= {*_space_of(base), *_space_of(object)}
-    return names - _HARMLESS
+    before = takewhile(lambda kind: kind is not base, mro)
+    spaces = [_space_of(kind) for kind in before if id(kind) not in _kinds]
+    names = {k for space in spaces for k, x in space.items() if type(x) is not _field}
+    return (names & {*_space_of(base), *_space_of(object)}) - _HARMLESS
 
 
 def _parts_of(value: Any) -> dict[str, Any]:

@@ -33,35 +33,33 @@ _NO_DATA = frozenset(
 
 def assertion(text: str) -> ast.expr:
     """Return the condition of one assert statement. Raises CodeVerifierError."""
-    match _statements("test", text.strip()):
+    match _statements(text.strip()):
         case [ast.Assert(condition)]:
             return condition
     raise CodeVerifierError(f"a test is {text[:SHOWN]!r}; expected one assert statement")
 
 
-def _statements(name: str, text: str) -> list[ast.stmt]:
+def _statements(text: str) -> list[ast.stmt]:
     try:
         return parse_program(text).body
     except ProgramError as error:
-        raise CodeVerifierError(f"{name!r} is {text[:SHOWN]!r}: {error}") from None
+        raise CodeVerifierError(f"'test' is {text[:SHOWN]!r}: {error}") from None
 
 
 def check_of(test: str, entry: str) -> tuple[str, tuple[str, ...]]:
     """Return the imports of a module that defines `check`, and its assertions with `entry` for the
     candidate; or, if it holds other statements, the module and no assertions. Raises
     CodeVerifierError if there is no `check`."""
-    body = _statements("test", test)
+    body = _statements(test)
     checks = [n for n in body if isinstance(n, ast.FunctionDef) and n.name == "check"]
     if not checks or not checks[-1].args.args:
         raise CodeVerifierError(f"'test' is {test[:SHOWN]!r}; expected def check(candidate)")
     name = checks[-1].args.args[0].arg
-    nodes = [node for node in (*body, *checks[-1].body) if node not in checks]
-    nodes = [node for node in nodes if not _is_empty(node)]
+    nodes = [n for n in (*body, *checks[-1].body) if n not in checks and not _is_empty(n)]
     if len(checks) > 1 or not all(isinstance(node, _SIMPLE) for node in nodes):
         return test, ()
-    for node in (x for item in nodes for x in ast.walk(item)):
-        if isinstance(node, ast.Name) and node.id == name:
-            node.id = entry
+    for node in (x for item in nodes for x in _names(item) if x.id == name):
+        node.id = entry
     imports = [node for node in nodes if not isinstance(node, ast.Assert)]
     asserts = [n for n in nodes if isinstance(n, ast.Assert) and _uses(n, {entry})]
     return _unparse(ast.Module(imports, [])), tuple(map(_unparse, asserts))
