@@ -8,8 +8,8 @@ its completion's tokens.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from statistics import fmean, median_low
 from typing import Any, Self
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from lora_evo.model.base import BaseModel, fitted
-from lora_evo.model.stacked_lora import StackedAdapters, import_adapter, stack_saved, starting_a
+from lora_evo.model.stacked_lora import import_adapter, stack_saved, starting_a
 from lora_evo.model.supervised import SupervisedLearner, drawn
 from lora_evo.peft.adapter import Adapter, Slot
 from lora_evo.random_streams import derive_seed, stream
@@ -40,19 +40,6 @@ _DELTA = 0.02
 Curve = tuple[float, ...]
 _SEEDS = 5
 """Orders of the rows, with a training of the child and its controls for each."""
-
-
-@contextmanager
-def _stacked(
-    base: BaseModel, parents: Mapping[str, Adapter], child: Adapter
-) -> Iterator[StackedAdapters]:
-    """Put the child, as member 0, and its parents on the base inside the block."""
-    adapters = {"the child": child} | {f"parent {name}": p for name, p in parents.items()}
-    stack = stack_saved(base.model, {name: fitted(base, a, name) for name, a in adapters.items()})
-    try:
-        yield stack
-    finally:
-        stack.remove()
 
 
 @dataclass(frozen=True)
@@ -147,11 +134,14 @@ def recovery(
         [encode_row(row, base.tokenizer, base.context) for row in part] for part in split_rows(rows)
     )
     checks = (*(check for check in USUAL_CHECKS if check < steps), steps)
-    first = fitted(base, next(iter(parents.values())), "the first parent")
-    child = fitted(base, child, "the child")
+    named = {"the child": child, **{f"parent {name}": p for name, p in parents.items()}}
+    adapters = {name: fitted(base, adapter, name) for name, adapter in named.items()}
+    child, first, *_ = adapters.values()  # members 0, 1 and so on of the stack
     curves: dict[str, list[Curve]] = {CHILD: [], CONTINUED: [], RESET: []}
     count = 0
-    with _stacked(base, parents, child) as stack:
+    with ExitStack() as after:
+        stack = stack_saved(base.model, adapters)
+        after.callback(stack.remove)
         budget = _BATCH_SIZE * 512
         learner = SupervisedLearner(stack, learning_rate=learning_rate, micro_batch_tokens=budget)
         fitness = (learner.probabilities(1 + place, held_out) for place in range(len(parents)))

@@ -1,7 +1,6 @@
 """The command `lora-evo retention`: what a child keeps of its parents, and how fast it recovers."""
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +19,7 @@ from lora_evo.terminal import (
 )
 
 if TYPE_CHECKING:  # they bring torch
-    from lora_evo.compare import Retention
     from lora_evo.recovery import Recovery
-
-    Measures = Mapping[str, Retention]
 
 
 @click.command()
@@ -78,56 +74,36 @@ def retention(
     measures = {name: compare(folder, child) for name, folder in parents.items()}
     trained: Recovery | None = None
     if model is not None and train is not None:
-        trained = _train(child, parents, model, load_in_4bit, train, training)
+        from lora_evo.model.base import check_bits, choose_device, load_base_model
+        from lora_evo.peft.adapter import load_adapter
+        from lora_evo.recovery import recovery
+        from lora_evo.retention_rows import read_rows
+
+        examples, adapter = read_rows(train), load_adapter(child)
+        adapters = {name: load_adapter(folder) for name, folder in parents.items()}
+        base = load_base_model(model, choose_device("auto"), "float32", load_in_4bit)
+        if base.quantization is None:
+            check_bits(None, str(child), " (--load-in-4bit)")
+        with counter("training steps") as progress:
+            trained = recovery(base, adapters, adapter, examples, progress=progress, **training)
     say_unfit([child, *folders])
-    (_print_json if as_json else _print_text)(child, measures, trained)
+    if as_json:
+        compared = {name: gaps.to_dict() for name, gaps in measures.items()}
+        outcome = trained and trained.to_dict()
+        print_json({"child": str(child), "parents": compared, "recovery": outcome})
+    else:
+        for name, gaps in measures.items():
+            gap = gaps.whole
+            click.echo(
+                f"{child} against {name}: change {number(gap.relative_change, 'from zero')}, "
+                f"distance {number(gap.distance)}, cosine {number(gap.cosine)}, "
+                f"norm ratio {number(gap.norm_ratio)}"
+            )
+        if trained:
+            _print_training(str(child), trained)
     if trained and (problem := trained.problem):
         click.echo(f"error: {child}: {problem}", err=True)
         sys.exit(1)
-
-
-def _print_json(child: Path, measures: "Measures", trained: "Recovery | None") -> None:
-    report = {
-        "child": str(child),
-        "parents": {name: gaps.to_dict() for name, gaps in measures.items()},
-        "recovery": trained and trained.to_dict(),
-    }
-    print_json(report)
-
-
-def _print_text(child: Path, measures: "Measures", trained: "Recovery | None") -> None:
-    for name, gaps in measures.items():
-        gap = gaps.whole
-        click.echo(
-            f"{child} against {name}: change {number(gap.relative_change, 'from zero')}, distance "
-            f"{number(gap.distance)}, cosine {number(gap.cosine)}, "
-            f"norm ratio {number(gap.norm_ratio)}"
-        )
-    if trained:
-        _print_training(str(child), trained)
-
-
-def _train(
-    child: Path,
-    folders: Mapping[str, Path],
-    model: str,
-    load_in_4bit: bool,
-    train: Path,
-    training: Mapping[str, Any],
-) -> "Recovery":
-    from lora_evo.model.base import check_bits, choose_device, load_base_model
-    from lora_evo.peft.adapter import load_adapter
-    from lora_evo.recovery import recovery
-    from lora_evo.retention_rows import read_rows
-
-    examples = read_rows(train)
-    parents = {name: load_adapter(folder) for name, folder in folders.items()}
-    adapter = load_adapter(child)
-    base = load_base_model(model, choose_device("auto"), "float32", load_in_4bit)
-    if base.quantization is None:
-        check_bits(None, str(child), " (--load-in-4bit)")
-    with counter("training steps") as progress:
-        return recovery(base, parents, adapter, examples, progress=progress, **training)
 
 
 def _print_training(child: str, trained: "Recovery") -> None:
