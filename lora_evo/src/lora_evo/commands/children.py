@@ -12,7 +12,6 @@ import click
 from lora_evo.errors import LoraEvoError
 from lora_evo.operators.operator import OPERATORS, VERBS, Operator, find_operator, names_of
 from lora_evo.peft.directory import adapter_files
-from lora_evo.peft.lineage import Lineage
 from lora_evo.terminal import FOLDER, json_option, number, print_json, say_unfit
 
 
@@ -126,7 +125,21 @@ def _make(
     for parent in parents:
         if lacking := len(record.modules) - len(adapter_files(parent).paths):
             click.echo(f"{parent} lacks {lacking} modules, which count as 0", err=True)
-    _print_child(record, out, as_json)
+    if as_json:
+        print_json(json.loads(record.to_json()))
+    else:
+        change = number(record.relative_change, "from zero", 6)
+        valid = record.moments_valid
+        text = "keep its parents' AdamW state" if valid else "begin AdamW's state anew"
+        click.echo(
+            f"{out}: {record.operator} seed {record.seed}, generation {record.generation}, "
+            f"{len(record.modules)} modules, relative change {change}\n"
+            f"  cut off to fit the rank: {100 * record.truncation_loss:.3g} % of the update's "
+            f"norm; to train on: {text}"
+        )
+        same = [path for path, trace in record.modules.items() if trace.relative_change == 0]
+        if record.strength and same:
+            click.echo(f"  as in the parent: {len(same)} modules, {same[0]} first")
     say_unfit(parents)
 
 
@@ -211,23 +224,6 @@ def verify(child: Path, parents: tuple[Path, ...], as_json: bool) -> None:
             click.echo(f"  relative distance to the child made again: {result.difference:.3g}")
     if not result.identical:
         sys.exit(1)
-
-
-def _print_child(record: Lineage, out: Path, as_json: bool) -> None:
-    if as_json:
-        print_json(json.loads(record.to_json()))
-        return
-    change = number(record.relative_change, "from zero", 6)
-    text = "keep its parents' AdamW state" if record.moments_valid else "begin AdamW's state anew"
-    click.echo(
-        f"{out}: {record.operator} seed {record.seed}, generation {record.generation}, "
-        f"{len(record.modules)} modules, relative change {change}\n"
-        f"  cut off to fit the rank: {100 * record.truncation_loss:.3g} % of the update's norm; "
-        f"to train on: {text}"
-    )
-    same = [path for path, trace in record.modules.items() if trace.relative_change == 0]
-    if record.strength and same:
-        click.echo(f"  as in the parent: {len(same)} modules, {same[0]} first")
 
 
 def _parameters(operator: Operator) -> str:
