@@ -52,27 +52,6 @@ def verify(
         )
     if missing:
         return Verification(False, None, (), tuple(problems))
-    remade, gaps, differing = _remake(lineage, child, folders, operator)
-    if differing:
-        problems.append(
-            f"{len(differing)} of {len(gaps)} modules differ from the child made again, "
-            f"for example {differing[0]} (made with {_versions(lineage)}, here {_versions(remade)})"
-        )
-    else:
-        if content != remade.content_hash:
-            problems.append("adapter_config.json differs from the one made again")
-        names = vars(remade).keys() - {"versions", "generation", "quantization"}
-        odd = sorted(name for name in names if getattr(lineage, name) != getattr(remade, name))
-        if odd:
-            problems.append(f"lineage.json differs from the one made again in: {', '.join(odd)}")
-    difference = total_gap(gaps.values()).distance
-    return Verification(not problems, difference, tuple(differing), tuple(problems))
-
-
-def _remake(
-    lineage: Lineage, child: Path, folders: list[Path], operator: Operator | None
-) -> tuple[Lineage, dict[str, Gap], list[str]]:
-    """Return the new record, the gap of each module, and the modules that differ."""
     operator = operator or OPERATORS.get(lineage.operator)
     if operator is None:
         raise LoraEvoError(
@@ -95,7 +74,21 @@ def _remake(
         gaps[path] = slot_gap(path, slot, stored)
         if slot_digest(stored) != digest:
             differing.append(path)
-    return again.lineage(), gaps, differing
+    remade = again.lineage()
+    if differing:
+        problems.append(
+            f"{len(differing)} of {len(gaps)} modules differ from the child made again, "
+            f"for example {differing[0]} (made with {_versions(lineage)}, here {_versions(remade)})"
+        )
+    else:
+        if content != remade.content_hash:
+            problems.append("adapter_config.json differs from the one made again")
+        names = vars(remade).keys() - {"versions", "generation", "quantization"}
+        odd = sorted(name for name in names if getattr(lineage, name) != getattr(remade, name))
+        if odd:
+            problems.append(f"lineage.json differs from the one made again in: {', '.join(odd)}")
+    difference = total_gap(gaps.values()).distance
+    return Verification(not problems, difference, tuple(differing), tuple(problems))
 
 
 def _versions(lineage: Lineage) -> str:
