@@ -11,10 +11,9 @@ import torch
 from full_disk import no_file_above
 
 from lora_evo import Adapter, AdapterConfig, EngineStopped, LoraEvoError, Slot, load_adapter
-from lora_evo.model import BaseModel, load_base_model, open_engine
+from lora_evo.model import load_base_model, open_engine
 from lora_evo.model import vllm_server as installed
 from lora_evo.model.engine import Request
-from lora_evo.model.saved_adapters import _open_on
 from lora_evo.model.vllm_engine import (
     AdapterFolder,
     check_adapter,
@@ -54,20 +53,24 @@ def test_another_version_is_refused_with_what_to_type(monkeypatch):
             installed.require_vllm()
 
 
-def test_adapters_in_float32_are_refused_on_a_gpu_before_anything_loads(monkeypatch):
+@pytest.fixture
+def on_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr("lora_evo.model.saved_adapters.require_vllm", lambda: "0.32.0")
+
+
+def test_adapters_in_float32_are_refused_on_a_gpu_before_anything_loads(on_gpu, monkeypatch):
     monkeypatch.setattr("lora_evo.model.saved_adapters.load_base_model", None)
     with pytest.raises(LoraEvoError, match="type --dtype bfloat16"):
         open_engine("vllm", "a/b", {"x": "folder"}, dtype="float32")
 
 
-def test_a_base_that_is_stored_in_float32_is_refused_before_vllm_opens(tiny, monkeypatch):
+def test_a_base_that_is_stored_in_float32_is_refused_before_vllm_opens(
+    on_gpu, model_folder, adapter_folders, monkeypatch
+):
     monkeypatch.setattr("lora_evo.model.saved_adapters.VLLMEngine", None)
-    base = BaseModel("tiny", tiny.qwen(), None, None, "")
-    assert base.dtype == "float32"
     with pytest.raises(LoraEvoError, match="type --dtype bfloat16"):
-        _open_on("vllm", base, "tiny", {"x": adapter()}, torch.device("cuda"), 4)
+        open_engine("vllm", str(model_folder), adapter_folders)
 
 
 @pytest.mark.slow

@@ -44,8 +44,9 @@ def open_engine(
     names another 4-bit format. load_in_4bit: as for `load_base_model`. Raises LoraEvoError.
     """
     target = choose_device(device)
+    on_gpu = bool(adapters) and target.type == "cuda"
     if kind == "vllm":
-        refuse_float32(dtype, bool(adapters) and target.type == "cuda")
+        refuse_float32(dtype, on_gpu)
         if bits := BaseModel.quantization_of(model, load_in_4bit):
             raise LoraEvoError(f"{model} is in {bits}, which vLLM does not load; type --engine hf")
         require_vllm()
@@ -54,31 +55,18 @@ def open_engine(
     loaded_on = torch.device("cpu") if kind == "vllm" else target
     base = load_base_model(model, loaded_on, dtype, load_in_4bit)
     fitting = {name: fitted(base, a, str(folders[name]), any_base) for name, a in saved.items()}
-    engine = _open_on(kind, base, resolve(model), fitting, target, max_rows)
-    engine.hashes = {name: adapter_hash(adapter) for name, adapter in saved.items()}
-    return engine
-
-
-def _open_on(
-    kind: str,
-    base: BaseModel,
-    source: str,
-    saved: Mapping[str, Adapter],
-    target: torch.device,
-    max_rows: int,
-) -> Engine:
-    """Open an engine on a loaded base, which vLLM loads again from its source."""
     engine: Engine
     if kind == "vllm":
-        refuse_float32(base.dtype, bool(saved) and target.type == "cuda")
-        base.model.to("meta")
+        refuse_float32(base.dtype, on_gpu)
+        base.model.to("meta")  # vLLM loads the weights again
         ranks = [slot.rank for adapter in saved.values() for slot in adapter.slots.values()]
         highest = max(ranks, default=1)
-        serving = Serving(source, base.dtype, target, base.context, len(saved), highest)
+        serving = Serving(resolve(model), base.dtype, target, base.context, len(saved), highest)
         options = VLLMOptions(max_rows=max_rows)
         engine = VLLMEngine(base, serving, options, linear_shapes(base.model))
     else:
-        engine = HFEngine(stack_saved(base.model, saved), base.tokenizer, max_rows=max_rows)
+        engine = HFEngine(stack_saved(base.model, fitting), base.tokenizer, max_rows=max_rows)
+    engine.hashes = {name: adapter_hash(adapter) for name, adapter in saved.items()}
     engine.about = {
         "engine": kind,
         "model": base.name,
@@ -88,9 +76,9 @@ def _open_on(
     }
     try:
         if kind == "vllm":
-            for name, adapter in saved.items():
+            for name, adapter in fitting.items():
                 engine.put_adapter(name, 0, adapter)
-        _check_effect(engine, base, saved)
+        _check_effect(engine, base, fitting)
     except BaseException:
         engine.close()
         raise
