@@ -187,8 +187,7 @@ def import_vllm(multiprocess: bool) -> SimpleNamespace:
     if find_spec("flashinfer") is None:  # vLLM's sampler would import it nevertheless, and die
         os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # those of vLLM's own files
+        with warnings.catch_warnings(action="ignore"):  # those of vLLM's own files
             vllm = importlib.import_module("vllm")
             request = importlib.import_module("vllm.lora.request").LoRARequest
         kinds = importlib.import_module("vllm.sampling_params").RequestOutputKind
@@ -231,8 +230,7 @@ class ServedModel:
         give_memory_back()
         before = multiprocessing.active_children()
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # those of vLLM's own files
+            with warnings.catch_warnings(action="ignore"):  # those of vLLM's own files
                 self.llm = new(**llm_arguments(serving, options))
         except Exception as error:
             raise LoraEvoError(
