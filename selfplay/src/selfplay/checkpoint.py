@@ -65,7 +65,6 @@ def save_checkpoint(run: Run) -> None:
     last, so that its members' adapters exist whenever it does.
     """
     target = run.directory / "checkpoints" / f"step-{run.step}"
-    target.parent.mkdir(exist_ok=True)
     living = run.population.members
     dead = [path for path in _adapters(run.directory) if path.name not in living]
     names = {path.relative_to(run.directory).as_posix(): path for path in dead}
@@ -102,13 +101,19 @@ def _adapters(directory: Path) -> list[Path]:
     return sorted(path for path in paths if _MEMBER.fullmatch(path.name))
 
 
+def by_step(directory: Path) -> dict[int, Path]:
+    """Return the checkpoints of a run by step, oldest first."""
+    paths = (directory / "checkpoints").glob("step-*[0-9]")
+    return dict(sorted((int(path.name.removeprefix("step-")), path) for path in paths))
+
+
 def newest_checkpoint(directory: Path) -> Checkpoint | None:
     """Return the newest undamaged checkpoint of a run; None if it ended before its first.
 
     Prints a line that names damaged ones. Raises RunDirectoryError if all are damaged.
     """
     damages: list[str] = []
-    for path in reversed(_checkpoints(directory)):
+    for path in reversed(by_step(directory).values()):
         try:
             checkpoint = read_checkpoint(path)
             if damages:
@@ -149,11 +154,6 @@ def _hashes(folder: Path) -> dict[str, str]:
     hashed = {p.relative_to(folder).as_posix(): p for p in paths if p.name != _HASHES}
     with ThreadPoolExecutor(cores()) as threads:
         return dict(zip(hashed, threads.map(files.hash_file, hashed.values()), strict=True))
-
-
-def newest_step(directory: Path) -> int | None:
-    """Return the step of a run's newest checkpoint; None without one."""
-    return max(map(_step, _checkpoints(directory)), default=None)
 
 
 def settings_of(config: Config) -> dict[str, Any]:
@@ -206,9 +206,9 @@ def restore(run: Run, checkpoint: Checkpoint) -> None:
     load_states(run.extensions, states)
     if (folder / _OF_LOOP).exists():
         run.state = loaded_state((folder / _OF_LOOP).read_bytes())
-    for newer in _checkpoints(run.directory):
-        if _step(newer) > run.step:
-            _drop(newer)
+    for step, path in by_step(run.directory).items():
+        if step > run.step:
+            _drop(path)
     for member in checkpoint.members:
         write_member(run, member)
     _restore_files(run.directory, folder, checkpoint)
@@ -280,12 +280,12 @@ def write_founders(run: Run) -> None:
 
 def _drop_oldest(run: Run) -> None:
     """Remove old checkpoints and, without `keep_dead`, the adapters of dead members."""
-    for old in _checkpoints(run.directory)[: -run.config.keep_checkpoints]:
+    for old in [*by_step(run.directory).values()][: -run.config.keep_checkpoints]:
         _drop(old)
     if run.config.keep_dead:
         return
     needed: set[str] = set()
-    for checkpoint in _checkpoints(run.directory):
+    for checkpoint in by_step(run.directory).values():
         try:
             needed |= {*json.loads((checkpoint / _STATE).read_text())["needed"]}
         except (OSError, ValueError):  # a damaged checkpoint's needs are not known
@@ -298,12 +298,3 @@ def _drop_oldest(run: Run) -> None:
 def _drop(checkpoint: Path) -> None:
     """Remove a checkpoint, renamed first: a half-removed one would count as damaged."""
     shutil.rmtree(checkpoint.rename(checkpoint.with_name(f".{checkpoint.name}.part")))
-
-
-def _checkpoints(directory: Path) -> list[Path]:
-    """Return the checkpoints of a run, oldest first."""
-    return sorted((directory / "checkpoints").glob("step-*[0-9]"), key=_step)
-
-
-def _step(checkpoint: Path) -> int:
-    return int(checkpoint.name.removeprefix("step-"))

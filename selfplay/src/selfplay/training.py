@@ -94,7 +94,7 @@ def _train_to_end(
                 _train_steps(run)
             return
         except EngineStopped as error:
-            newest = checkpoints.newest_step(Path(out))
+            newest = max(checkpoints.by_step(Path(out)), default=None)
             if newest == last:
                 raise EngineStopped(f"{error}; twice since the last checkpoint") from error
             place = "its start" if newest is None else f"its checkpoint of step {newest}"
