@@ -18,7 +18,7 @@ from tiny_stack import tiny
 
 from lora_evo.model import load_base_model
 from selfplay.config import read_config
-from selfplay.settings import override, read_preset
+from selfplay.settings import assignment, put, read_preset
 from selfplay.training import train
 from selfplay_command import outcome
 
@@ -43,8 +43,8 @@ WHOLE = ("rollout.kinds=[code_o, code_i, code_f]", "eval.tasks=6")
 def small_config(*assignments):
     """The nano preset cut down to seconds, and any `a.b=value` on top."""
     data = read_preset("nano")
-    for assignment in (*SMALL, *assignments):
-        override(data, assignment)
+    for text in (*SMALL, *assignments):
+        put(data, *assignment(text))
     return read_config(data)
 
 

@@ -16,7 +16,7 @@ from lora_evo.model import vllm_server as installed
 from selfplay import __version__, terminal
 from selfplay.cli import main
 from selfplay.files.record import read_run
-from selfplay.settings import preset_names, shipped
+from selfplay.settings import shipped
 from selfplay_command import command, refused
 
 PLANS = shipped("plans")
@@ -39,8 +39,8 @@ def test_help_is_whole_at_80_columns_and_names_what_ships():
     for group in (main, main.commands["nano"]):
         lists_whole_sentences(group)
     text = " ".join(command("train", "--help").output.split())
-    assert f"one of {', '.join(preset_names())} (" in text
-    for words, listed in ((("presets",), preset_names()), (("experiment", "--help"), PLANS)):
+    assert f"one of {', '.join(shipped('presets'))} (" in text
+    for words, listed in ((("presets",), shipped("presets")), (("experiment", "--help"), PLANS)):
         lines = command(*words, columns=80).output.splitlines()
         sentences = dict(pair for line in lines if len(pair := line.split(maxsplit=1)) == 2)
         assert all(sentences[name].endswith(".") for name in listed)

@@ -11,7 +11,7 @@ from selfplay.errors import ConfigError, RunDirectoryError
 from selfplay.files.layout import CONFIG, create, open_config
 from selfplay.machine.plan import workload
 from selfplay.members.population import open_learner
-from selfplay.settings import extend_preset, preset_names, preset_text, read_preset
+from selfplay.settings import extend_preset, preset_text, read_preset, shipped
 
 SECTIONS = ("rollout", "learner", "reward", "league", "evolution", "sandbox", "eval")
 
@@ -22,7 +22,7 @@ def refusal(*assignments, read=load_preset):
     return str(caught.value)
 
 
-@pytest.mark.parametrize("name", preset_names())
+@pytest.mark.parametrize("name", shipped("presets"))
 def test_every_preset_reads_and_comes_back_from_its_own_text(name):
     config = read_config(read_preset(name))
     written = yaml.safe_load(config_text(config))
@@ -34,7 +34,7 @@ def test_every_preset_reads_and_comes_back_from_its_own_text(name):
 def test_the_presets_are_the_documented_ones():
     sizes = {"7b-1t1s": (1, 1), "7b-4t4s": (4, 4), "7b-8t8s": (8, 8)}
     others = {"nano", "smol", "7b-azr", "7b-4t4s-long", "7b-azr-long", "7b-24gb", "7b-24gb-azr"}
-    assert set(preset_names()) == {*others, *sizes}
+    assert set(shipped("presets")) == {*others, *sizes}
     for name, members in sizes.items():
         config = read_config(read_preset(name))
         assert (config.teachers, config.students) == members

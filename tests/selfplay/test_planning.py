@@ -32,7 +32,7 @@ from selfplay.machine.plan import (
     workload,
 )
 from selfplay.members.population import open_learner
-from selfplay.settings import preset_names
+from selfplay.settings import shipped
 from selfplay_command import command, refused, worked
 
 
@@ -107,7 +107,7 @@ def test_a_step_samples_and_learns_from_the_planned_rows(runs, tmp_path, assignm
     assert [rows.count for rows in plan.parts] == list(learned.values())
 
 
-@pytest.mark.parametrize("preset", sorted(set(preset_names()) - {"smol"}))
+@pytest.mark.parametrize("preset", sorted(set(shipped("presets")) - {"smol"}))
 def test_every_preset_can_be_planned_without_its_weights(preset):
     said = worked("plan", preset, "--gpu", "H100")
     for words in ("base (", "activations", "cache", "while learning", "a checkpoint", "GiB"):

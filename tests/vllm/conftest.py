@@ -18,7 +18,7 @@ from lora_evo.model import HFEngine, Rollout, load_base_model
 from selfplay.config import read_config
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.learner import Learner
-from selfplay.settings import override, read_preset
+from selfplay.settings import assignment, put, read_preset
 
 REASON = "vLLM is not installed here; `make test-vllm` makes an environment that has it"
 MEMBERS = ("t0", "t1", "s0", "s1")
@@ -49,8 +49,8 @@ def pytest_collection_modifyitems(items):
 
 def config(*assignments):
     data = read_preset("nano")
-    for assignment in ("engine=vllm", "rollout.max_rows=64", "learner.r=4", *HERE, *assignments):
-        override(data, assignment)
+    for text in ("engine=vllm", "rollout.max_rows=64", "learner.r=4", *HERE, *assignments):
+        put(data, *assignment(text))
     return read_config(data)
 
 

@@ -21,7 +21,7 @@ from evals.recipes import render
 from selfplay.config import read_config
 from selfplay.files.record import read_run
 from selfplay.reports.run_page import report, summary
-from selfplay.settings import override, read_preset
+from selfplay.settings import assignment, put, read_preset
 from selfplay.tasks.held_out import tasks_of
 from selfplay.tasks.template import AZR
 from selfplay.training import resume, train
@@ -139,8 +139,8 @@ def odd():
 
 def config(*assignments):
     data = read_preset("nano")
-    for assignment in (*SMALL, *assignments):
-        override(data, assignment)
+    for text in (*SMALL, *assignments):
+        put(data, *assignment(text))
     return read_config(data)
 
 
@@ -277,7 +277,7 @@ def test_a_second_taskset_is_held_out_and_guarded_and_may_be_measured_by_any_run
     own = ("rollout.tasks=null", "teachers=1", "rollout.kinds=[code_o]", "eval.taskset.count=5")
     own = (*own, "eval.held_out=[verifiers:one_call, nano_code_o]", "eval.tasks=24")
     for text in (*SMALL, *own, "steps=1"):
-        override(data, text)
+        put(data, *assignment(text))
     train(read_config(data), tmp_path / "other")
     measured = {row.member: row.rate for row in read_run(tmp_path / "other").evals}
     assert list(measured["s0"].kinds) == ["code_o", "taskset"]
@@ -414,7 +414,7 @@ def test_the_tasks_of_a_run_become_a_taskset(tmp_path):
     data = read_preset("nano")
     own = ("rollout.tasks=null", "teachers=1", "rollout.kinds=[code_o]", "eval.eval_every=0")
     for text in (*SMALL, *own, "steps=1"):
-        override(data, text)
+        put(data, *assignment(text))
     train(read_config(data), run)
     worked("export-taskset", run, tmp_path / "written")
     accepted = [row for row in read_rows(run / "tasks.jsonl") if row["status"] == "ok"]

@@ -12,7 +12,7 @@ import msgspec
 from lora_evo.terminal import Commands
 from selfplay import __version__
 from selfplay.errors import ConfigError
-from selfplay.settings import preset_names, preset_text, read_preset, shipped
+from selfplay.settings import preset_text, read_preset, shipped
 from selfplay.terminal import one_line_errors, program, quiet_libraries, quote, say
 
 PATH = click.Path(path_type=Path)
@@ -47,8 +47,8 @@ BASE_MODEL = click.option(
 )
 PRESET = click.option(
     "--preset", metavar="NAME|FILE",
-    help=f"Settings to start from: a YAML file, or one of {', '.join(preset_names())} (`selfplay "
-    "presets` describes them). Default: nano, or one that suits --base.",
+    help=f"Settings to start from: a YAML file, or one of {', '.join(shipped('presets'))} "
+    "(`selfplay presets` describes them). Default: nano, or one that suits --base.",
 )  # fmt: skip
 WORKERS = click.option(
     "--workers", type=click.IntRange(0), is_flag=False, flag_value=0,
@@ -282,11 +282,10 @@ def report(run: Path, page: Path | None, as_json: bool) -> None:
 
     if page is not None:
         run_page.report(run, page)
+        click.echo(f"open {page}", err=as_json)
     if as_json:
         click.echo(json.dumps(msgspec.to_builtins(read_run(run).steps[-1]), indent=1))
-    if page is not None:
-        click.echo(f"open {page}", err=as_json)
-    elif not as_json:
+    elif page is None:
         click.echo(run_page.summary(run))
 
 

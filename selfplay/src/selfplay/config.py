@@ -495,10 +495,11 @@ def load_preset(name: str, *assignments: str, **values: Any) -> Config:
     """
     changes = {key: value for key, value in values.items() if value is not None}
     data = settings.merge_settings(settings.read_preset(name), changes)
-    for text in assignments:
-        settings.override(data, text)
+    pairs = list(map(settings.assignment, assignments))
+    for key, value in pairs:
+        settings.put(data, key, value)
     config = read_config(data)
-    teachers = dict(map(settings.assignment, assignments)).get("teachers", values.get("teachers"))
+    teachers = dict(pairs).get("teachers", values.get("teachers"))
     if teachers and config.rollout.tasks is not None:
         raise ConfigError(
             f"teachers is {teachers} and rollout.tasks is {config.rollout.tasks}, whose tasks "

@@ -60,16 +60,12 @@ _ALGORITHMS = ("gspo", "gmpo", "dppo", "srpo")
 """Other losses, one letter away from ours."""
 
 
-def preset_names() -> list[str]:
-    """Return the names of the presets that come with the package."""
-    return list(shipped("presets"))
-
-
 def preset_text(name: str) -> str:
     """Return the text of a preset's YAML file."""
-    if name not in preset_names():  # `extends` of a YAML file may be anything
-        raise ConfigError(f"there is no preset or file {name!r}; {one_of(name, preset_names())}")
-    return shipped("presets")[name]
+    presets = shipped("presets")
+    if name not in list(presets):  # `extends` of a YAML file may be anything, also a list
+        raise ConfigError(f"there is no preset or file {name!r}; {one_of(name, list(presets))}")
+    return presets[name]
 
 
 @cache
@@ -81,7 +77,7 @@ def shipped(folder: Literal["presets", "plans"]) -> dict[str, str]:
 
 def read_preset(name: str) -> dict[str, Any]:
     """Return a preset, or a YAML file, as nested plain values."""
-    is_file = name not in preset_names() and Path(name).is_file()
+    is_file = name not in shipped("presets") and Path(name).is_file()
     return extend_preset(read_yaml(Path(name)) if is_file else yaml.safe_load(preset_text(name)))
 
 
@@ -114,13 +110,8 @@ def merge_settings(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[s
     return union
 
 
-def override(data: dict[str, Any], text: str) -> None:
-    """Apply one `a.b=value` to nested plain values; the value is read as YAML."""
-    put(data, *assignment(text))
-
-
 def assignment(text: str) -> tuple[str, Any]:
-    """Return key and value of `a.b=value`. Raises ConfigError for any other text."""
+    """Return key and value, read as YAML, of `a.b=value`. Raises ConfigError for any other text."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise ConfigError(f"--set {text!r}: expected KEY=VALUE, such as learner.r=16")
