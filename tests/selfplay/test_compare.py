@@ -14,7 +14,7 @@ from selfplay.experiments.comparison import compare, of_arm, of_pair
 from selfplay.experiments.experiment import open_home, open_plan
 from selfplay.experiments.measures import measure
 from selfplay.files.record import read_run
-from selfplay.reports.findings import largest_fall
+from selfplay.reports.findings import moves
 from selfplay_command import command, refused, worked
 from synthetic_run import charts_in, without_the_library, write_experiment, write_trial
 
@@ -160,7 +160,7 @@ def test_members_that_fell_are_counted_and_named(tmp_path, config):
     (before,) = (r["solving"] for r in rows if (r["step"], r["member"]) == (30, "s1"))
     lost = np.mean(np.array(before["solved"]) / before["judged"])
     write_rows(run / "eval.jsonl", rows)
-    fall = largest_fall(read_run(run))
+    fall = max(moves(read_run(run)), key=lambda move: move.mean)
     assert (fall.member, fall.before, fall.after) == ("s1", 30, 40)
     assert fall.mean == pytest.approx(lost)
     assert of_arm({1: read_run(run)})["largest fall of one member"].value == pytest.approx(lost)
@@ -175,7 +175,7 @@ def test_a_founder_may_fall_below_the_start_and_a_child_has_no_fall_at_birth(tmp
         tmp_path / "one" / "two" / "run", config, gain=0.6, weakest=-2.0, births=[CHILD],
         child_behind=2.0, until=20,
     )  # fmt: skip
-    fall = largest_fall(read_run(run))
+    fall = max(moves(read_run(run)), key=lambda move: move.mean)
     assert (fall.member, fall.before, fall.after) == ("s1", 0, 10)
 
 

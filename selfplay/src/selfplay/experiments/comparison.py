@@ -6,19 +6,22 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
+from lora_evo.files import write_text
 from lora_evo.terminal import text_table
 from selfplay.errors import RunDirectoryError
 from selfplay.experiments import measures
 from selfplay.experiments.experiment import PLAN, open_plan
-from selfplay.experiments.kept import SAME_BASE, Curve, KeptRun, asked, base_rate, keep, read_kept
+from selfplay.experiments.kept import SAME_BASE, Curve, KeptRun, asked, base_rate, read_kept, row_of
 from selfplay.experiments.measures import PERCENT, POINTS
-from selfplay.files.intervals import Estimate, Floats, estimate
+from selfplay.files.intervals import Estimate, Families, Floats, estimate
 from selfplay.files.layout import METRICS
 from selfplay.files.record import RunRecord, flatten, read_run
 from selfplay.objects import load_object
@@ -130,17 +133,12 @@ def of_arm(runs: Runs, curves: Mapping[str, Curve] = _NONE) -> dict[str, Estimat
 
     curves: of each, the mean over its last third is a measure, too.
     """
-    measured = [_measured(run, curves) for run in runs.values()]
     families = next((run.families for run in runs.values()), None)
-    numbers: dict[str, Estimate] = {}
-    for name in dict.fromkeys(name for of_run in measured for name in of_run):
-        values = [value for of_run in measured if (value := of_run.get(name)) is not None]
-        mean = estimate(values, families)
+    numbers = _estimates([_measured(run, curves) for run in runs.values()], families)
+    for name, mean in numbers.items():
         unit, _ = measures.MEASURES.get(name, (PERCENT, None))
-        if mean and mean.low is not None and mean.high is not None and unit == PERCENT:
-            mean = replace(mean, low=max(mean.low, 0.0), high=min(mean.high, 1.0))
-        if mean:
-            numbers[name] = mean
+        if mean.low is not None and mean.high is not None and unit == PERCENT:
+            numbers[name] = replace(mean, low=max(mean.low, 0.0), high=min(mean.high, 1.0))
     return numbers
 
 
@@ -150,16 +148,23 @@ def of_pair(first: Runs, second: Runs, curves: Mapping[str, Curve] = _NONE) -> d
     Both runs of a seed are cut to the last step that both have reached. A kept run has no number
     for each task: of it and its counterpart the means are subtracted.
     """
-    pairs, families = [], None
+    gaps, families = [], None
     for seed in sorted(first.keys() & second.keys()):
         step = min(first[seed].last, second[seed].last)
         families = first[seed].families
-        pairs.append([_measured(runs[seed].until(step), curves) for runs in (first, second)])
+        one, other = (_measured(runs[seed].until(step), curves) for runs in (first, second))
+        gaps.append({name: _gap(value, other.get(name)) for name, value in one.items()})
+    return _estimates(gaps, families)
+
+
+def _estimates(
+    measured: Sequence[Mapping[str, Floats | None]], families: Families | None
+) -> dict[str, Estimate]:
+    """Return the mean of each measure over the runs, or pairs of runs, that have it."""
     numbers = {}
-    for name in dict.fromkeys(name for pair in pairs for name in pair[0]):
-        values = [(one[name], other.get(name)) for one, other in pairs]
-        gaps = [gap for a, b in values if (gap := _gap(a, b)) is not None]
-        if mean := estimate(gaps, families):
+    for name in dict.fromkeys(chain.from_iterable(measured)):
+        values = [value for of_run in measured if (value := of_run.get(name)) is not None]
+        if mean := estimate(values, families):
             numbers[name] = mean
     return numbers
 
@@ -173,8 +178,7 @@ def _gap(a: Floats | None, b: Floats | None) -> Floats | None:
 def _measured(run: Run, curves: Mapping[str, Curve]) -> dict[str, Floats | None]:
     """Return the measures of a run, and the mean of each curve over its last third."""
     if isinstance(run, KeptRun):
-        gains = run.held_out_gains()
-        measured = {name: of(gains) for name, of in measures.GAINS.items()}
+        measured = {name: of(run) for name, of in measures.GAINS.items()}
     else:
         measured = measures.measure(run)
     shares = {_late(name): [*points(run, name, curves).values()] for name in curves}
@@ -258,9 +262,14 @@ def _with_kept(comparison: Comparison, rows: Sequence[KeptRun]) -> Comparison:
 
 
 def keep_runs(comparison: Comparison, path: Path) -> int:
-    """Write a row for each finished run here to a file of kept runs; return how many."""
+    """Write a row for each finished run here to a file of kept runs; return how many.
+
+    An existing file is overwritten.
+    """
     done = [(arm, run) for arm, _, run in comparison.records() if run.last >= run.planned]
-    return keep(path, comparison.name, done, comparison.curves)
+    rows = [row_of(comparison.name, arm, run, comparison.curves) for arm, run in done]
+    write_text(path, msgspec.json.Encoder().encode_lines(rows).decode())
+    return len(rows)
 
 
 def _of_places(places: Sequence[Place]) -> Comparison:

@@ -4,14 +4,13 @@ A file has a row of JSON for each run: its arm and seed, what its members were a
 each evaluation, and the curves that its plan names.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
-from msgspec import Struct, json, structs
+from msgspec import Struct, structs
 
-from lora_evo.files import write_text
 from selfplay.errors import RunDirectoryError
 from selfplay.files.intervals import Floats
 from selfplay.files.record import RunRecord
@@ -64,16 +63,8 @@ class KeptRun(Struct, frozen=True, kw_only=True):
         }
 
 
-def keep(
-    path: Path, plan: str, runs: Sequence[tuple[str, RunRecord]], curves: Mapping[str, Curve]
-) -> int:
-    """Write a row for each run, by arm, and return how many; an existing file is overwritten."""
-    rows = [_row(plan, arm, run, curves) for arm, run in runs]
-    write_text(path, "".join(json.encode(row).decode() + "\n" for row in rows))
-    return len(rows)
-
-
-def _row(plan: str, arm: str, run: RunRecord, curves: Mapping[str, Curve]) -> KeptRun:
+def row_of(plan: str, arm: str, run: RunRecord, curves: Mapping[str, Curve]) -> KeptRun:
+    """Return the row of a run. Raises RunDirectoryError if it was not measured and judged whole."""
     if faults := unjudged(run):
         raise RunDirectoryError(f"{run.directory}: {faults[0]}; only runs judged whole are kept")
     gains = tuple(

@@ -8,17 +8,16 @@ from typing import TypeVar
 
 import numpy as np
 
+from selfplay.experiments.kept import KeptRun
 from selfplay.files.intervals import Floats
 from selfplay.files.record import RunRecord, quarters, smooth
 from selfplay.files.rows import BASE, START, mean, role_of
-from selfplay.reports.findings import falls, largest_fall, moves
+from selfplay.reports.findings import falls, moves
 
 T = TypeVar("T")
 POINTS, PERCENT = "points", "%"
 """Units of a difference of shares, and of a share; both are stored as numbers from 0 to 1."""
-Gains = Mapping[int, Mapping[str, Floats]]
-"""By step and member: [tasks] held-out solve rates minus the frozen base's."""
-Of = Callable[[RunRecord, Gains], Floats | float | None]
+Of = Callable[[RunRecord], Floats | float | None]
 """Returns a measure of a run, a number or [tasks]; None if the run has none."""
 Who = Callable[[Mapping[str, Floats]], Floats]
 """Returns [tasks] gains from those of all members at an evaluation."""
@@ -26,8 +25,7 @@ Who = Callable[[Mapping[str, Floats]], Floats]
 
 def measure(run: RunRecord) -> dict[str, Floats | None]:
     """Return all measures of a run by name, as arrays [tasks] or [1]."""
-    gains = run.held_out_gains()
-    values = {name: of(run, gains) for name, (_, of) in MEASURES.items()}
+    values = {name: of(run) for name, (_, of) in MEASURES.items()}
     return {name: None if of is None else np.atleast_1d(of) for name, of in values.items()}
 
 
@@ -46,30 +44,27 @@ def last_third(items: Sequence[T]) -> Sequence[T]:
     return items[len(items) - -(-len(items) // 3) :]
 
 
-def _gain(who: Who, when: str, gains: Gains) -> Floats | None:
-    evaluations = [who(of_step) for of_step in gains.values()]
+def _gain(who: Who, when: str, run: RunRecord | KeptRun) -> Floats | None:
+    evaluations = [who(of_step) for of_step in run.held_out_gains().values()]
     late = last_third(evaluations) if when == "last third" else evaluations[-1:]
     return np.asarray(np.mean(late, axis=0)) if late else None
 
 
-def _of_gains(of: Callable[[Gains], Floats | None]) -> Of:
-    return lambda _, gains: of(gains)
-
-
-def _over_start(_: RunRecord, gains: Gains) -> Floats | None:
+def _over_start(run: RunRecord) -> Floats | None:
+    gains = run.held_out_gains()
     start = gains.get(0, {}).get(START)
     return None if start is None else population_mean([*gains.values()][-1]) - start
 
 
-def _largest_fall(run: RunRecord, _: Gains) -> Floats | None:
-    return fall.lost if (fall := largest_fall(run)) else None
+def _largest_fall(run: RunRecord) -> Floats | None:
+    return max((move.lost for move in moves(run)), key=np.nanmean, default=None)
 
 
-def _fallen(run: RunRecord, _: Gains) -> int | None:
+def _fallen(run: RunRecord) -> int | None:
     return len({fall.member for fall in falls(run)}) if moves(run) else None
 
 
-def _oscillation(run: RunRecord, _: Gains) -> float | None:
+def _oscillation(run: RunRecord) -> float | None:
     """Return the standard deviation of the smoothed solve rate around its linear trend."""
     points = smooth(run.series("solve_rate"))
     if len(points) < 4:
@@ -78,7 +73,7 @@ def _oscillation(run: RunRecord, _: Gains) -> float | None:
     return float(np.std(y - np.polyval(np.polyfit(x, y, 1), x)))
 
 
-def _changes_of_lead(run: RunRecord, _: Gains) -> float | None:
+def _changes_of_lead(run: RunRecord) -> float | None:
     """Return how often the role with the higher smoothed mean rating changes, per 100 steps."""
     leads = []
     for step in run.steps:
@@ -92,36 +87,36 @@ def _changes_of_lead(run: RunRecord, _: Gains) -> float | None:
     return 100 * sum(a != b for a, b in pairwise(signs)) / len(signs)
 
 
-def _change(path: str, run: RunRecord, _: Gains) -> float | None:
+def _change(path: str, run: RunRecord) -> float | None:
     """Return the mean of a number in the last quarter of the steps minus that in the first."""
     means = quarters(run.series(path))
     return means[1] - means[0] if means else None
 
 
-def _lately(path: str, run: RunRecord, _: Gains) -> float | None:
+def _lately(path: str, run: RunRecord) -> float | None:
     return mean(number for _, number in last_third(run.series(path)))
 
 
-def _teaching(field: str, run: RunRecord, _: Gains) -> float | None:
+def _teaching(field: str, run: RunRecord) -> float | None:
     """Return the mean over the teachers in the last third of their evaluations."""
     rows = [row for row in run.evals if row.taught and row.role != BASE]
     steps = set(last_third(sorted({row.step for row in rows})))
     return mean(getattr(row.taught, field) for row in rows if row.step in steps)
 
 
-def _added_late(run: RunRecord, _: Gains) -> float | None:
+def _added_late(run: RunRecord) -> float | None:
     late, total = last_third(run.steps), run.steps[-1].coverage.structures
     return sum(step.coverage.new for step in late) / total if total else None
 
 
-GAINS: Mapping[str, Callable[[Gains], Floats | None]] = {
+GAINS: Mapping[str, Callable[[RunRecord | KeptRun], Floats | None]] = {
     f"gain, {whose}, {when}": partial(_gain, who, when)
     for when in ("last third", "at the end")
     for whose, who in (("population mean", population_mean), ("weakest member", weakest_member))
 }
-"""The measures, in points, that need only the gains; kept runs have them, too."""
+"""The measures, in points, that kept runs have, too."""
 MEASURES: Mapping[str, tuple[str, Of]] = {
-    **{name: (POINTS, _of_gains(of)) for name, of in GAINS.items()},
+    **{name: (POINTS, of) for name, of in GAINS.items()},
     "gain over the warm start, at the end": (POINTS, _over_start),
     "largest fall of one member": (POINTS, _largest_fall),
     "members that fell": ("", _fallen),
@@ -137,10 +132,10 @@ MEASURES: Mapping[str, tuple[str, Of]] = {
     "programs: cyclomatic, change": ("paths", partial(_change, "complexity.cyclomatic")),
     "programs: lines, change": ("lines", partial(_change, "complexity.loc")),
     "programs: variables, change": ("names", partial(_change, "complexity.variables")),
-    "programs: structures at the end": ("", lambda run, _: run.steps[-1].coverage.structures),
+    "programs: structures at the end": ("", lambda run: run.steps[-1].coverage.structures),
     "programs: structures added late": (PERCENT, _added_late),
     "oscillation of the solve rate": (POINTS, _oscillation),
     "changes of lead": ("per 100 steps", _changes_of_lead),
-    "seconds": ("s", lambda run, _: sum(sum(s.seconds.values()) for s in run.steps)),
+    "seconds": ("s", lambda run: sum(sum(s.seconds.values()) for s in run.steps)),
 }
 """Unit and function by name; `gain` is the gain over the frozen base on held-out tasks."""

@@ -51,21 +51,20 @@ def conclusion(run: RunRecord) -> str:
     solvers = [row for row in run.latest_evals() if row.rate and row.role != BASE]
     last = [row for row in solvers if row.born is not True]
     children = ", ".join(row.member for row in solvers if row.born is True)
-    rate = mean(row.rate.solve_rate for row in last if row.rate)
-    base = mean(row.rate.base_solve_rate for row in last if row.rate)
+    rates = [row.rate for row in last if row.rate]
+    rate, base = mean(r.solve_rate for r in rates), mean(r.base_solve_rate for r in rates)
     if rate is None or base is None:
         return ""
     who = "the agent solves" if last[0].role == "agent" else "students solve"
     who = f"{who} (without {children}, born then)" if children else who
-    gains = (row.rate.over_start for row in last if row.rate)
-    over, start = mean(gain for gain in gains if isinstance(gain, float)), ""
+    over, start = mean(r.over_start for r in rates if isinstance(r.over_start, float)), ""
     if over is not None:
         start = f", the warm start {100 * (rate - over):.1f} % ({100 * over:+.1f})"
     points, meaning = f"{100 * (rate - base):+.1f}", ""
     if gain := held_out_gain(run):
         points += f" ± {gain[1]:.1f}"
         meaning = "; ±: one standard error over the tasks"
-    meaning += not_judged((row.rate.not_judged for row in last if row.rate), "; ")
+    meaning += not_judged((r.not_judged for r in rates), "; ")
     return (
         f"Held-out tasks, never trained on: {who} {100 * rate:.1f} % after step "
         f"{last[0].step}{start}, the frozen base {100 * base:.1f} % ({points} points{meaning})"
@@ -130,11 +129,6 @@ def moves(run: RunRecord) -> list[Fall]:
                 changes.append(Fall(member, before, step, earlier, rate, run.families))
             last[member] = step, rate
     return changes
-
-
-def largest_fall(run: RunRecord) -> Fall | None:
-    """Return the largest fall of any member; None if no member has two evaluations."""
-    return max(moves(run), key=lambda fall: fall.mean, default=None)
 
 
 def falls(run: RunRecord) -> list[Fall]:
