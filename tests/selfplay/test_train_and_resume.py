@@ -420,7 +420,7 @@ def test_a_disk_that_is_full_when_the_folder_is_made_is_code_1_and_leaves_nothin
     runs, tmp_path, monkeypatch
 ):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    once(monkeypatch, run_directory, "write_text", full)
+    once(monkeypatch, os, "fsync", full)
     home = tmp_path / "new" / "run"
     words = (f"cannot write to {home}: No space left on device; free some space on this disk",)
     refused(command(*runs.arguments(home)), *words, code=1)

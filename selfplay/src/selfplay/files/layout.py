@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from lora_evo.files import lock_folder, remove_empty, write_text
+from lora_evo.files import lock_folder, write_text
 from selfplay.config import Config, config_text, read_config
 from selfplay.errors import ConfigError, RunDirectoryError, is_refusal
 from selfplay.settings import read_yaml
@@ -39,12 +39,9 @@ def create(directory: Path, config: Config) -> None:
         begun = (directory / CONFIG).is_file()
         hint = f", or continue it with `{program()} resume {quote(directory)}`" if begun else ""
         raise RunDirectoryError(f"{directory} exists and is not empty; choose another --out{hint}")
-    new_folders = [place for place in (directory, *directory.parents) if not place.exists()]
     try:
-        directory.mkdir(parents=True, exist_ok=True)
         write_text(directory / CONFIG, config_text(config))
     except OSError as error:
-        remove_empty(new_folders)
         raise RunDirectoryError(f"cannot write to {directory}: {error.strerror}") from error
 
 

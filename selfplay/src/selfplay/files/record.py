@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import Struct, structs, to_builtins
+from msgspec import UNSET, Struct, structs, to_builtins
 
 from selfplay.errors import RunDirectoryError, SelfplayError, pip_install
 from selfplay.files import rows
@@ -226,10 +226,9 @@ def read_run(directory: str | os.PathLike[str]) -> RunRecord:
     home = Path(directory)
     settings = read_yaml(config_of(home))
     resources = {r.step: r for r in read_rows(home / RESOURCES, rows.ResourceRow)}
-    steps: list[StepRow] = []
-    for row in read_rows(home / METRICS, StepRow):
-        resource = resources.get(row.step)
-        steps.append(structs.replace(row, memory_mb=resource.memory_mb) if resource else row)
+    memory = {step: row.memory_mb for step, row in resources.items()}
+    stored = read_rows(home / METRICS, StepRow)
+    steps = tuple(structs.replace(row, memory_mb=memory.get(row.step, UNSET)) for row in stored)
     if not steps:
         raise RunDirectoryError(
             f"{home} has no finished step yet; `{program()} resume {quote(home)}` continues it"
@@ -237,7 +236,7 @@ def read_run(directory: str | os.PathLike[str]) -> RunRecord:
     return RunRecord(
         directory=home,
         config=settings,
-        steps=tuple(steps),
+        steps=steps,
         evals=tuple(read_rows(home / EVALS, EvalRow)),
         changes=tuple(read_rows(home / CHANGES, rows.ChangeRow)),
         codes=tuple(sorted({row.code for row in resources.values()} - {""})),

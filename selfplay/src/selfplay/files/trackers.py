@@ -67,7 +67,6 @@ class Trackers:
         for name, (_, close, _) in list(self._open.items()):
             with self._left_out_if_it_fails(name):
                 close()
-        self._open = {}
 
     @contextmanager
     def _left_out_if_it_fails(self, name: str) -> Iterator[None]:

@@ -280,19 +280,16 @@ def lineage(run: RunRecord) -> alt.LayerChart | None:
     label = texts.transform_calculate(shown=f"{fits} ? datum.member : ''")
     label = label.mark_text(align="left", baseline="bottom", dx=3, dy=-8)
     gain = texts.mark_text(align="left", baseline="middle", dx=5, fontWeight="bold")
-    colours = {}
-    for role, (title, colour) in SKILLS.items():  # grey before the first evaluation of a member
+    shaded = []
+    for role in [role for role in SKILLS if any(row["role"] == role for row in bars)]:
+        title, colour = SKILLS[role]
         legend = alt.Legend(title=title, titleLimit=400, orient="bottom", gradientLength=160)
         shade = alt.Color("skill:Q", scale=alt.Scale(**colour), legend=legend)
-        skill_or_grey = alt.when("isValid(datum.skill)").then(shade)
-        colours[role] = skill_or_grey.otherwise(alt.value("#8888"))
+        skill_or_grey = alt.when("isValid(datum.skill)").then(shade).otherwise(alt.value("#8888"))
+        shaded += [bar.transform_filter(f"datum.role == '{role}'").encode(color=skill_or_grey)]
     layers = [
         line.encode(y=alt.Y("from:O", axis=None), y2="place:O"),
-        *(
-            bar.transform_filter(f"datum.role == '{role}'").encode(color=colours[role])
-            for role in SKILLS
-            if any(row["role"] == role for row in bars)
-        ),
+        *shaded,
         joined.mark_point(filled=True, size=36, color="#888").encode(x=at, y=place, tooltip=birth),
         label.encode(x=born, y=place, text="shown:N"),
         gain.encode(x=died_at, y=place, text="gain:N"),
@@ -304,8 +301,7 @@ def lineage(run: RunRecord) -> alt.LayerChart | None:
 def rejected(run: RunRecord) -> alt.LayerChart | None:
     """Return the commonest reasons of rejected proposals, as shares of all proposals."""
     totals = sum((Counter(step.rejected) for step in run.steps), Counter[str]())
-    proposed = [max(1, sum(kind.proposed for kind in s.kinds.values())) for s in run.steps]
-    pairs = list(zip(run.steps, proposed, strict=True))
+    pairs = [(s, max(1, sum(kind.proposed for kind in s.kinds.values()))) for s in run.steps]
     reasons = {
         name: [(step.step, step.rejected.get(name, 0) / count) for step, count in pairs]
         for name, _ in totals.most_common(MOST_REASONS)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from lora_evo.files import check_output, write_text
+from lora_evo.files import write_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -38,9 +38,8 @@ PALETTE = (
 def write_page(path: Path, template: str, charts: Mapping[str, Any], **values: object) -> None:
     """Write the page of a template with these values; `data-chart` places a chart by its name.
 
-    Equal values give equal bytes. Raises LoraEvoError if the path cannot be written.
+    Equal values give equal bytes.
     """
-    check_output(path)
     style, script = _source("page.css"), _library() + _source("gallery.js")
     data = json.dumps({name: _specification(chart) for name, chart in charts.items()})
     policy = f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}"

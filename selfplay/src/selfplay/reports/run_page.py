@@ -35,9 +35,8 @@ _DIFFERENCE = "On a sample of the step's own tasks, so that harder tasks do not 
 _VALID = "They parse, run, and are deterministic."
 _STRUCTURES = "Distinct program structures since the start. A flat end means repetition."
 _COMMONEST = "Share of a step's tasks with one structure. Near 100: one program, repeated."
-SAME_TASKS = Series("Students minus frozen base", "same_tasks.difference", "% points", _DIFFERENCE)
 PROGRESS = (
-    SAME_TASKS,
+    Series("Students minus frozen base", "same_tasks.difference", "% points", _DIFFERENCE),
     Series("Student reward", "student_reward", "mean reward", "1 for a right answer, else less."),
     Series("Teacher reward", "teacher_reward", "mean reward"),
     Series("Valid share", "valid_share", "% of proposals", _VALID),
