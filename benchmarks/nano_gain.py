@@ -44,7 +44,7 @@ def students(home: Path, tasks: int, samples: int, temperature: float) -> list[R
     """Return a row for the base and each living student."""
     with copied(home, samples=samples, temperature=temperature) as run:
         run.held_out = held_out_tasks(EvalConfig.held_out, tasks)
-        kinds = [held_out.task.kind for held_out in run.held_out]
+        kinds = [task.kind for task in run.held_out]
         names = [None, *(m for m in run.population.members if not m.startswith("t"))]
         solved = solve_held_out(run, names)
     base = solving_row(kinds, solved[0], [None] * len(kinds)).rates

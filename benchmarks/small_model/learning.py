@@ -266,7 +266,7 @@ def described(solved: Sequence[Proposed]) -> dict[str, Any]:
 
 def measure(run: Run, member: str | None, update: int) -> dict[str, Any]:
     """Let a member (None: the frozen base) attempt every held-out task."""
-    tasks = [h.task for h in held_out_tasks((EASY,), len(FAMILIES) * EACH)]
+    tasks = held_out_tasks((EASY,), len(FAMILIES) * EACH)
     pairs = [(task, i) for task in tasks for i in range(SAMPLES)]
     attempts = [
         Attempt(member, task, run.seed("held-out", update, task.id, i), 1.0) for task, i in pairs

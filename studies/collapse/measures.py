@@ -148,7 +148,7 @@ def families_of(run: RunRecord) -> npt.NDArray[np.str_]:
     """Return the family of each held-out task of a run; nothing in another world."""
     settings = run.config["eval"]
     tasks = held_out_tasks(tuple(settings["held_out"]), int(settings["tasks"]))
-    ids = [task.task.id.split("/") for task in tasks]
+    ids = [task.id.split("/") for task in tasks]
     return np.array([i[1] for i in ids if i[0] == "niches"])
 
 

@@ -122,7 +122,7 @@ def test_one_agent_learns_from_its_attempts_at_them(runs, given, tmp_path):
 
 
 def test_all_kinds_of_a_file_are_proved_once_and_a_repeated_row_counts_twice(runs, tmp_path):
-    tasks = [h.task for name in ("nano_code_o", "nano_code_f") for h in tasks_of(name)[:3]]
+    tasks = [t for name in ("nano_code_o", "nano_code_f") for t, _ in tasks_of(name)[:3]]
     file = write(tmp_path / "t.jsonl", enumerate([*tasks, tasks[1]]))
     kinds, other = "rollout.kinds=[code_o, code_f]", "eval.held_out=[easy_code_o]"
     own = (f"rollout.tasks={file}", kinds, other, *CALM, "steps=1")

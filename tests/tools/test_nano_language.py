@@ -117,8 +117,7 @@ def test_the_shipped_tasks_are_those_that_the_generator_writes(labelling):
     first = list(seed_rows(3, 5, labelling))
     assert [t.program for t in seed_tasks("nano", 5, 3)] == [row["program"] for row in first]
     shipped = tasks_of("nano_code_o")
-    assert shipped[0].task.id == "nano_code_o/0"
-    texts = ((held.task.program, held.level) for held in shipped)
-    assert all(Program(text, "", level, (), (), "").held_out for text, level in texts)
+    assert shipped[0][0].id == "nano_code_o/0"
+    assert all(Program(t.program, "", level, (), (), "").held_out for t, level in shipped)
     easiest = held_out_programs(HELD_OUT_SEED, SHIPPED, labelling)[:SHIPPED]
-    assert [p.program.text for p in easiest] == [held.task.program for held in shipped[:SHIPPED]]
+    assert [p.program.text for p in easiest] == [task.program for task, _ in shipped[:SHIPPED]]

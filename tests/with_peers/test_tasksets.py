@@ -384,7 +384,7 @@ def replies(tasks):
 
 def test_an_exported_taskset_scores_as_our_grader(tmp_path, monkeypatch):
     sets = [tasks_of(name) for name in ("nano_code_o", "nano_code_i", "nano_code_f")]
-    tasks = [held_out.task for three in zip(*sets, strict=False) for held_out in three][:100]
+    tasks = [task for three in zip(*sets, strict=False) for task, _ in three][:100]
     file, out = tmp_path / "tasks.jsonl", tmp_path / "my_tasks"
     file.write_text("".join(json.dumps(task.to_row()) + "\n" for task in tasks))
     assert "100 tasks" in worked("export-taskset", file, out)

@@ -178,7 +178,7 @@ def measure_model(name: str, samples: int, proposals: int, seed: int) -> dict[st
         base.model, ["base"], r=1, lora_alpha=1.0, target_modules=("q_proj",), seed=0
     )
     engine = HFEngine(adapters, base.tokenizer, max_rows=512)
-    tasks = {kind: [(held.level, held.task) for held in tasks_of(f"nano_{kind}")] for kind in KINDS}
+    tasks = {kind: [(level, task) for task, level in tasks_of(f"nano_{kind}")] for kind in KINDS}
     with Sandbox() as sandbox:
         references = [task for _, task in tasks["code_o"]]
         rates = measure_proposals(engine, references, sandbox, samples=proposals, seed=seed)

@@ -6,7 +6,7 @@ uses the same seeds.
 
 import re
 from collections.abc import Collection, Sequence
-from itertools import product
+from itertools import chain, product
 from math import comb
 from typing import Any
 
@@ -44,12 +44,14 @@ def evaluate_members(run: Run, step: int, born: Collection[str] = ()) -> list[Ev
     taught = teaching_rows(run, [*teachers.values()], after=solving)
     teaching_of = dict(zip(teachers, taught, strict=True))
     if step == 0:
-        for of_task in (of_task for tasks in attempts for of_task in tasks):
-            _drop_partly_judged(of_task)
+        for of_task in chain.from_iterable(attempts):
+            if any(a.infra_error for a in of_task):  # all later rates are compared with these
+                for a in of_task:
+                    a.infra_error = True
         run.baseline_rates = {name: list(map(_rate, of)) for name, of in attempts_of.items()}
     base, start = run.baseline_rates[BASE], run.baseline_rates.get(START) if step > 0 else None
-    kinds = [held_out.task.kind for held_out in run.held_out]
-    families = [_family(held_out.task) for held_out in run.held_out]
+    kinds = [task.kind for task in run.held_out]
+    families = list(map(_family, run.held_out))
     solving_of: dict[str, SolvingRow] = {}
     for m, of_member in attempts_of.items() if kinds else ():
         solving_of[m] = solving_row(kinds, of_member, base, start, families)
@@ -84,7 +86,7 @@ def solve_held_out(
         seeds = (run.seed("held-out", task.id, i) for i in range(e.samples))
         return [Attempt(member, task, seed, e.temperature) for seed in seeds]
 
-    attempts_of = [[attempts(member, h.task) for h in run.held_out] for member in members]
+    attempts_of = [[attempts(member, task) for task in run.held_out] for member in members]
     run.attempt([a for tasks in attempts_of for of_task in tasks for a in of_task], of)
     return attempts_of
 
@@ -171,13 +173,6 @@ def _teaching_row(run: Run, proposals: Sequence[Proposed]) -> TeachingRow:
         rewards=tuple(rewards),
         not_judged=len(proposals) - len(judged) + sum(p.not_judged for p in judged) or UNSET,
     )
-
-
-def _drop_partly_judged(of_task: Sequence[Attempt]) -> None:
-    """Count a task as not judged if an attempt is: all later rates are compared with these."""
-    if any(a.infra_error for a in of_task):
-        for a in of_task:
-            a.infra_error = True
 
 
 def _rate(attempts: Sequence[Attempt]) -> float | None:

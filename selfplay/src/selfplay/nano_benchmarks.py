@@ -29,8 +29,8 @@ def load(name: str, data: Data) -> Benchmark:
     if data.whole(name) is not None:
         raise EvalsError(f"{name} comes with populab-selfplay; leave out --data")
     questions = tuple(
-        Question(t.task.id, {"prompt": NANO.solve_prompt(t.task)}, t.task, t.level)
-        for t in tasks_of(name)
+        Question(task.id, {"prompt": NANO.solve_prompt(task)}, task, level)
+        for task, level in tasks_of(name)
     )
     digest = hashlib.blake2b((DATA / f"{name}.jsonl").read_bytes(), digest_size=16)
     return Benchmark(

@@ -21,7 +21,7 @@ from selfplay.reports.progress import Progress
 from selfplay.sampling.judge import grade, validate
 from selfplay.sampling.texts import Attempt, Proposed, W
 from selfplay.tasks.buffer import TaskBuffer
-from selfplay.tasks.held_out import HELD_OUT, Guard, HeldOutTask, equal_task
+from selfplay.tasks.held_out import HELD_OUT, Guard, equal_task
 from selfplay.tasks.kind import TaskKind
 from selfplay.tasks.template import Template
 
@@ -98,7 +98,7 @@ class Run:
     directory: Path
     population: Members
     sandbox: Sandbox
-    held_out: Sequence[HeldOutTask]
+    held_out: Sequence[Task]
     born: dict[str, int]
     guard: Guard = field(default_factory=dict)
     seed_tasks: Sequence[Task] = ()

@@ -4,7 +4,6 @@ import ast
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -26,28 +25,19 @@ Guard: TypeAlias = Mapping[Hashable, Sequence[Task]]
 """Held-out tasks by kind and input, for `equal_task`."""
 
 
-@dataclass(frozen=True)
-class HeldOutTask:
-    """A task that members are measured on; level 1 is the easiest, 0 is unknown."""
-
-    task: Task
-    level: int
-
-
-def held_out_tasks(sources: Iterable[str | Task], count: int) -> list[HeldOutTask]:
+def held_out_tasks(sources: Iterable[str | Task], count: int) -> list[Task]:
     """Return up to `count` tasks, spread evenly over the kinds and levels of the sources.
 
     A source is one of `SHIPPED`, a JSON Lines file of tasks from `selfplay tasks` (with an optional
     `level`), or a task. Raises ConfigError for any other.
     """
-    groups: dict[tuple[str, int], list[HeldOutTask]] = defaultdict(list)
+    groups: dict[tuple[str, int], list[Task]] = defaultdict(list)
     for source in sources:
-        rows = [HeldOutTask(source, 0)] if isinstance(source, Task) else tasks_of(source)
-        for held_out in rows:
-            groups[held_out.task.kind, held_out.level].append(held_out)
+        for task, level in [(source, 0)] if isinstance(source, Task) else tasks_of(source):
+            groups[task.kind, level].append(task)
     if not groups:
         return []
-    tasks: list[HeldOutTask] = []
+    tasks: list[Task] = []
     share, more = divmod(count, len(groups))
     for place, (_, group) in enumerate(sorted(groups.items(), key=lambda pair: pair[0])):
         most = min(share + (place < more), len(group))
@@ -55,12 +45,12 @@ def held_out_tasks(sources: Iterable[str | Task], count: int) -> list[HeldOutTas
     return tasks
 
 
-def require_room(tasks: Iterable[HeldOutTask], why_not_shown: Callable[[Task], str]) -> None:
+def require_room(tasks: Iterable[Task], why_not_shown: Callable[[Task], str]) -> None:
     """Raise ConfigError for a task that cannot be in a prompt; why_not_shown: '' for others."""
-    for held_out in tasks:
-        if reason := why_not_shown(held_out.task):
+    for task in tasks:
+        if reason := why_not_shown(task):
             raise ConfigError(
-                f"eval.held_out: {held_out.task.id}: {reason}; leave the task out, or raise "
+                f"eval.held_out: {task.id}: {reason}; leave the task out, or raise "
                 "rollout.max_prompt_length"
             )
 
@@ -68,8 +58,8 @@ def require_room(tasks: Iterable[HeldOutTask], why_not_shown: Callable[[Task], s
 def guard_of(sources: Iterable[str | Task]) -> Guard:
     """Return all tasks of the sources, those too that no evaluation asks."""
     guard = defaultdict[Hashable, list[Task]](list)
-    for held_out in held_out_tasks(sources, sys.maxsize):
-        guard[_call(held_out.task)].append(held_out.task)
+    for task in held_out_tasks(sources, sys.maxsize):
+        guard[_call(task)].append(task)
     return dict(guard)
 
 
@@ -106,8 +96,11 @@ def _bare(program: str) -> Hashable:
     return structure, *values
 
 
-def tasks_of(source: str) -> list[HeldOutTask]:
-    """Return all tasks of a source of `held_out_tasks`: one of `SHIPPED`, or a file."""
+def tasks_of(source: str) -> list[tuple[Task, int]]:
+    """Return all tasks of a source of `held_out_tasks`, one of `SHIPPED` or a file, with levels.
+
+    Level 1 is the easiest, 0 is unknown.
+    """
     path = DATA / f"{source}.jsonl" if source in SHIPPED else Path(source)
     if not path.is_file():
         expected = one_of(source, SHIPPED)
@@ -119,7 +112,7 @@ def tasks_of(source: str) -> list[HeldOutTask]:
         for number, row in read_rows(path):
             try:
                 task = Task.from_row({"id": f"{path.name}/{number}", **row}, complete=True)
-                tasks.append(HeldOutTask(task, int(row.get("level", 0))))
+                tasks.append((task, int(row.get("level", 0))))
             except (ValueError, TypeError) as error:
                 raise ConfigError(f"{path}, line {number}: not a task: {error}") from error
     except CodeVerifierError as error:
