@@ -78,6 +78,15 @@ def test_the_examples_kind_judges_calls_by_how_they_end(example):
         assert scores == [1.0, 0.0]
 
 
+def test_an_equal_task_of_another_kind_in_a_seed_file_is_no_duplicate(runs, tmp_path, example):
+    call = {"program": "def f(a):\n    return 1 / a", "input": "1"}
+    file = write_rows(tmp_path / "seeds.jsonl", [call | {"kind": k} for k in ("code_o", "code_e")])
+    config = runs.config(f"rollout.seed_file={file}", "rollout.seed_tasks=1", "eval.eval_every=0")
+    own = Extensions(task_kinds=[example.CODE_E])
+    with new_run(config, tmp_path / "run", extensions=own) as run:
+        assert [task.kind for task in run.seed_tasks] == ["code_o", "code_e"]
+
+
 def test_a_kind_that_no_import_finds_is_handed_over_again(runs, tmp_path, example):
     kind = example.RaisedException()
     config = runs.config("steps=1", "eval.eval_every=0")

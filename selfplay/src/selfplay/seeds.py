@@ -29,7 +29,7 @@ from selfplay.errors import ConfigError, SelfplayError
 from selfplay.run import Run
 from selfplay.sampling.prompts import Prompts, without_comments
 from selfplay.sampling.texts import Proposed
-from selfplay.tasks.buffer import draw_from, shuffled
+from selfplay.tasks.buffer import content, draw_from, shuffled
 from selfplay.tasks.held_out import DATA, Guard, equal_task
 from selfplay.tasks.kind import CALLS, TaskKind, is_taskset
 from selfplay.tasks.template import Template
@@ -124,7 +124,7 @@ def given_seeds(
     different: dict[Hashable, Task] = {}
     for task, _ in _valid("rollout.seed_file", place, (*CALLS, *names), sandbox, prompts):
         if equal_task(task, guard) is None:
-            different.setdefault(_content(task), replace(task, id=f"seed-{len(different)}"))
+            different.setdefault(content(task), replace(task, id=f"seed-{len(different)}"))
     tasks = shuffled(list(different.values()), derive_seed(config.seed, "seed-tasks"))
     calls = [task for task in tasks if task.kind in CALLS][: r.seed_tasks]
     if len(calls) < r.seed_tasks:
@@ -203,7 +203,7 @@ def _let_write(
     """
     r, batch = run.config.rollout, 0
     writer = None if run.config.warm_start is None else run.population.members[0]
-    contents = {_content(task) for task in tasks}
+    contents = {content(task) for task in tasks}
     while len(tasks) < r.seed_tasks:
         if batch >= 4 and len(tasks) < LEAST * BATCH * batch:
             raise SelfplayError(
@@ -223,8 +223,8 @@ def _let_write(
             seed = run.seed(name, "propose")
             drafts.append(Proposed(i, name, writer, None, kind.name, tuple(references), seed))
         for p in run.validate(run.sample(drafts)):
-            if p.task is not None and _content(p.task) not in contents:
-                contents.add(_content(p.task))
+            if p.task is not None and content(p.task) not in contents:
+                contents.add(content(p.task))
                 tasks.append(p.task)
         batch += 1
     return tasks[: r.seed_tasks]
@@ -287,7 +287,3 @@ def read_tasks(
         raise SelfplayError(f"{summary}; expected rows as `selfplay tasks` writes them")
     say(summary)
     return tasks
-
-
-def _content(task: Task) -> Hashable:
-    return task.program, task.input, task.inputs

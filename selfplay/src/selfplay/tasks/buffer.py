@@ -38,11 +38,11 @@ class TaskBuffer:
         """Add a task of this step; return False for a duplicate, or if the buffer is full."""
         pool = self._pool(task.kind)
         full = len(pool) == self._size
-        if _key(task) in self._steps or (full and self._keeps == "oldest"):
+        if content(task) in self._steps or (full and self._keeps == "oldest"):
             return False
         if full:
-            del self._steps[_key(pool.popleft())]
-        self._steps[_key(task)] = step
+            del self._steps[content(pool.popleft())]
+        self._steps[content(task)] = step
         pool.append(task)
         return True
 
@@ -64,14 +64,12 @@ class TaskBuffer:
 
         The run's seeds count for both code_o and code_i.
         """
-        pool = self._pool(kind)
-        fitting = [t for t in pool if t.kind == kind or self._steps[_key(t)] == 0]
-        newest = [t for t in fitting if self._steps[_key(t)] == step - 1]
-        others = [t for t in fitting if self._steps[_key(t)] != step - 1]
+        fitting = [t for t in self._pool(kind) if t.kind == kind or self._steps[content(t)] == 0]
+        newest = [t for t in fitting if self._steps[content(t)] == step - 1]
+        others = [t for t in fitting if self._steps[content(t)] != step - 1]
         rng = stream(seed)
         drawn = [group[int(i)] for group in (newest, others) for i in rng.permutation(len(group))]
-        drawn = drawn[:count]
-        return [t if t.kind == kind else replace(t, kind=kind) for t in drawn]
+        return [replace(t, kind=kind) for t in drawn[:count]]
 
 
 def draw_from(tasks: Sequence[Task], most: int, rng: Generator) -> list[Task]:
@@ -85,5 +83,6 @@ def shuffled(items: Sequence[T], seed: int) -> list[T]:
     return [items[int(i)] for i in stream(seed).permutation(len(items))]
 
 
-def _key(task: Task) -> Hashable:
+def content(task: Task) -> Hashable:
+    """Return what duplicates have in common; those of code_o and code_i are duplicates, too."""
     return task.kind not in CALLS and task.kind, task.program, task.input, task.inputs
