@@ -24,7 +24,7 @@ from selfplay.sampling.prompts import Prompts, require_faithful
 from selfplay.sampling.texts import NOT_SAMPLED, Attempt, Proposed
 from selfplay.tasks import azr
 from selfplay.tasks.held_out import DATA
-from selfplay.tasks.template import AZR, NANO, control_token_in, control_tokens, template_named
+from selfplay.tasks.template import AZR, NANO, ControlTokens, template_named
 from selfplay.training import new_run, train
 from selfplay_command import command, refused
 
@@ -249,7 +249,7 @@ def test_a_base_whose_tokenizer_loses_indentation_is_refused_before_the_run(runs
 
 
 def test_what_a_tokenizer_reads_as_one_token_is_a_control_token_but_for_blanks_and_words():
-    tokens = control_tokens(Tokenizer())
+    tokens = ControlTokens(Tokenizer())
     assert set(tokens.texts.values()) == set(CONTROL)
     assert not tokens.first_in("def f(x):\n    return [_x_ -> 0 for i in range(x)][0]")
 
@@ -267,19 +267,19 @@ def test_what_counts_is_what_the_tokenizer_itself_reads():
         *(("a <|IM_END|> b", "<|im_end|>"), ("the end of it", "end"), ("a <unk>", "<unk>")),
         *(("a.append(b)", ""), ("unknown words\nare plain", "")),
     ):
-        said = control_token_in(replace(CALL, output=text), control_tokens(made))
+        said = ControlTokens(made).why_not(replace(CALL, output=text))
         assert said == (f"its output holds {token!r}, a control token of prompts" if token else "")
 
 
 def test_every_text_of_a_task_is_looked_at():
-    tokens = control_tokens(Tokenizer())
-    assert not control_token_in(CALL, tokens, AZR.marks)
+    tokens = ControlTokens(Tokenizer(), AZR.marks)
+    assert not tokens.why_not(CALL)
     plain = replace(CALL, inputs=("1",), outputs=("1",))
     for part in ("program", "input", "output", "message", "inputs", "outputs"):
         for token in ("<s>", "[INST]", "<|im_end|>", "<think>"):
             text = f"'{token}'"
             task = replace(plain, **{part: (text,) if part.endswith("s") else text})
-            said = control_token_in(task, tokens, AZR.marks)
+            said = tokens.why_not(task)
             assert said.startswith(f"its {part.removesuffix('s')} holds {token!r}")
 
 

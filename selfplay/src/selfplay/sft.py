@@ -38,7 +38,7 @@ from selfplay.sampling.prompts import require_faithful, template_of
 from selfplay.seeds import Say, Worked, read_tasks
 from selfplay.tasks.buffer import shuffled
 from selfplay.tasks.held_out import equal_task, guard_of
-from selfplay.tasks.template import Template, control_token_in, control_tokens
+from selfplay.tasks.template import ControlTokens, Template
 
 RECORD, CHECKPOINT = "sft.json", "checkpoint.pt"
 """Settings and held-out losses, in the adapter's folder; and the checkpoint, in `OUT.part`."""
@@ -93,19 +93,15 @@ def fine_tune(
         _train(learner, config, examples, batch_size, state, work, say)
         draft = work / "adapter"
         shutil.rmtree(draft, ignore_errors=True)
-        _save(learner, config, draft)
+        adapter = export_adapter(learner.adapters, 0, config.base)
+        bits = BaseModel.quantization_of(config.base, config.load_in_4bit)
+        founder = Lineage.founder("sft", config.seed, adapter_hash(adapter))
+        save_adapter(adapter, draft, lineage=replace(founder, quantization=bits))
         record = {name: state[name] for name in ("settings", "losses")}
         write_text(draft / RECORD, json.dumps(record, indent=1))
         os.replace(draft, out)
     shutil.rmtree(work)
     return list(state["losses"])
-
-
-def _save(learner: SupervisedLearner, config: Config, out: Path) -> None:
-    adapter = export_adapter(learner.adapters, 0, config.base)
-    bits = BaseModel.quantization_of(config.base, config.load_in_4bit)
-    founder = Lineage.founder("sft", config.seed, adapter_hash(adapter))
-    save_adapter(adapter, out, lineage=replace(founder, quantization=bits))
 
 
 def _open_learner(config: Config, learning_rate: float) -> tuple[Any, SupervisedLearner]:
@@ -191,7 +187,7 @@ def make_examples(
             "end; expected eos_token in its tokenizer_config.json"
         )
     template, longest = template_of(config), config.learner.micro_batch_tokens
-    control = control_tokens(tokenizer)
+    control = ControlTokens(tokenizer, template.marks)
     programs = list(dict.fromkeys(task.program for task, _ in tasks))
     if held_out is None:
         held_out = min(MOST_HELD_OUT, len(programs) // 5)
@@ -202,7 +198,7 @@ def make_examples(
     too_long = inexpressible = 0
     for number, (task, row) in enumerate(tasks):
         references, texts = _references(task, pool, template, config, number), []
-        if not control_token_in(task, control, template.marks):
+        if not control.why_not(task):
             texts = _prompts_and_completions(template, task, row.get("thought") or "", references)
         inexpressible += 2 - len(texts)
         for prompt, completion in texts:

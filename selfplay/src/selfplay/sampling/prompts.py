@@ -1,6 +1,7 @@
 """The prompts of a run as token ids, and the parsing of completions."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +13,7 @@ from selfplay.config import Config
 from selfplay.errors import ConfigError
 from selfplay.sampling.texts import Attempt, Proposed, W
 from selfplay.tasks.kind import TASKSET, TaskKind
-from selfplay.tasks.template import Template, control_token_in, control_tokens, template_named
+from selfplay.tasks.template import ControlTokens, Template, template_named
 
 _PROGRAM = "def f(a):\n    if a:\n\n        return 'A  b'\n  B = 1\n   c = 2\n\td = 3\n    return B"
 """Indented in many ways; it need not run."""
@@ -34,7 +35,7 @@ class Prompts:
     def __init__(self, config: Config, template: Template, tokenizer: Any, context: int | None):
         self.template, self.tokenizer, self._config = template, tokenizer, config
         self.solved_from = config.rollout.solved_from
-        self._control_tokens = control_tokens(tokenizer)
+        self._control_tokens = ControlTokens(tokenizer, template.marks)
         self._ids = lru_cache(1024)(lambda text: encoded(tokenizer, text, template.start_token))
         """Returns the token ids of a prompt."""
         self._longest, self._setting = config.rollout.max_prompt_length, "rollout.max_prompt_length"
@@ -91,9 +92,7 @@ class Prompts:
 
     def control_token_in(self, task: Task) -> str:
         """Return which text of a task contains a control token; '' if none does, or any may."""
-        if task.kind == TASKSET:
-            return ""
-        return control_token_in(task, self._control_tokens, self.template.marks)
+        return "" if task.kind == TASKSET else self._control_tokens.why_not(task)
 
     def why_too_long(self, task: Task) -> str:
         """Return which prompt with a task is too long; '' if all fit.
@@ -130,7 +129,8 @@ def require_faithful(tokenizer: Any, base: str) -> None:
     ids = tokenizer.encode(_PROGRAM, add_special_tokens=False)
     text = tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
     lines, before = (t.strip().splitlines() for t in (text, _PROGRAM))
-    if [_indent(line) for line in lines] != [_indent(line) for line in before]:
+    found, expected = ([t.removesuffix(t.lstrip()) for t in of] for of in (lines, before))
+    if found != expected:
         raise ConfigError(
             f"the tokenizer of {base} loses line breaks or indentation, without which programs are "
             "others; take a base whose tokenizer keeps them, such as one for code"
@@ -141,14 +141,9 @@ def require_faithful(tokenizer: Any, base: str) -> None:
         click.echo(f"warning: {warning}", err=True)
 
 
-def _indent(line: str) -> str:
-    return line[: len(line) - len(line.lstrip())]
-
-
 def without_comments(proposal: Proposal) -> Proposal:
     """Return the proposal without comments and docstrings; unchanged if it cannot be parsed."""
     try:
-        program = strip_comments(proposal.program)
+        return replace(proposal, program=strip_comments(proposal.program))
     except CodeVerifierError:
         return proposal
-    return Proposal(proposal.kind, program, proposal.input, proposal.inputs, proposal.message)

@@ -5,7 +5,7 @@ found by the base's own tokenizer, so that its normalisation and its rules for w
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -114,8 +114,7 @@ def template_named(
 
         tokenizer = load_tokenizer(base)
         frame, chat = azr.chat_frame(tokenizer, base), partial(azr.chat_prompt, tokenizer, base)
-        stops = (azr.ANSWERED,)
-        template = replace(template, stops=stops, frame=frame, chat=chat, start_token=False)
+        return replace(template, stops=(azr.ANSWERED,), frame=frame, chat=chat, start_token=False)
     return template
 
 
@@ -126,18 +125,37 @@ _MARK = re.compile(
 )
 
 
-@dataclass(frozen=True)
 class ControlTokens:
     """Control tokens of a transformers tokenizer: special tokens, and added ones like `[/INST]`.
 
     Added tokens are also ordinary vocabulary: blanks, words, operators, pieces of programs such as
     `range(`. Of those that are not special, only names in brackets or between doubled signs are
-    control tokens. A special token of blanks only is none.
+    control tokens. A special token of blanks only is none. marks: of a template's frame.
     """
 
-    tokenizer: Any
-    texts: Mapping[int, str]
-    """Text by token id."""
+    def __init__(self, tokenizer: Any, marks: re.Pattern[str] | None = None) -> None:
+        self.tokenizer, self._marks = tokenizer, marks
+        names = ("all_special_ids", "all_special_tokens")
+        texts = dict(zip(*(getattr(tokenizer, name, ()) for name in names), strict=True))
+        for number, token in getattr(tokenizer, "added_tokens_decoder", {}).items():
+            if token.special or _MARK.fullmatch(token.content):
+                texts[number] = token.content
+        self.texts: dict[int, str] = {n: text for n, text in texts.items() if text.strip()}
+        """By token id."""
+
+    def why_not(self, task: Task) -> str:
+        """Return which text of a task contains a control token or a mark; '' if none does."""
+        texts = {
+            "program": (task.program,),
+            "input": (task.input or "", *task.inputs),
+            "output": (task.output or "", *task.outputs),
+            "message": (task.message,),
+        }
+        for name, text in ((name, text) for name, parts in texts.items() for text in parts):
+            mark = self._marks.search(text) if self._marks else None
+            if token := self.first_in(text) or (mark and mark[0]):
+                return f"its {name} holds {token.strip()!r}, a control token of prompts"
+        return ""
 
     def first_in(self, text: str) -> str:
         """Return the first control token that the tokenizer reads in a text; '' without any."""
@@ -147,33 +165,3 @@ class ControlTokens:
             if token and (number != unknown or token in text):
                 return token
         return ""
-
-
-def control_tokens(tokenizer: Any) -> ControlTokens:
-    """Return the control tokens of a tokenizer."""
-    names = ("all_special_ids", "all_special_tokens")
-    texts = dict(zip(*(getattr(tokenizer, name, ()) for name in names), strict=True))
-    for number, token in getattr(tokenizer, "added_tokens_decoder", {}).items():
-        if token.special or _MARK.fullmatch(token.content):
-            texts[number] = token.content
-    return ControlTokens(tokenizer, {n: text for n, text in texts.items() if text.strip()})
-
-
-def control_token_in(
-    task: Task, tokens: ControlTokens, marks: re.Pattern[str] | None = None
-) -> str:
-    """Return which text of a task contains a control token; '' if none does.
-
-    tokens: of the base's tokenizer; marks: of the template's frame.
-    """
-    texts = {
-        "program": (task.program,),
-        "input": (task.input or "", *task.inputs),
-        "output": (task.output or "", *task.outputs),
-        "message": (task.message,),
-    }
-    for name, text in ((name, text) for name, parts in texts.items() for text in parts):
-        mark = marks.search(text) if marks else None
-        if token := tokens.first_in(text) or (mark and mark[0]):
-            return f"its {name} holds {token.strip()!r}, a control token of prompts"
-    return ""
