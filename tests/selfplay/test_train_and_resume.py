@@ -17,7 +17,7 @@ import yaml
 import selfplay
 from forked import start
 from lora_evo import EngineStopped
-from selfplay import step, training
+from selfplay import seeds, step
 from selfplay.files import layout as run_directory
 from selfplay.files.rows import ResourceRow, read_rows
 from selfplay.members.population import Population
@@ -119,7 +119,7 @@ def test_a_full_disk_loses_nothing(runs, brief, tmp_path, monkeypatch):
 
     # Before there is anything to go on with: the resume that was announced works all the same.
     for stop, words in ((full, f"({home}); free some space"), (KeyboardInterrupt(), "interrupted")):
-        once(monkeypatch, training, "write_seeds", stop)
+        once(monkeypatch, seeds, "write_seeds", stop)
         code = 1 if stop is full else 130
         begin = runs.arguments(home) if stop is full else resume(home)
         again = f"the run has not begun: start it again with `{program()} resume {home}`"

@@ -33,7 +33,6 @@ from selfplay.reports.progress import Progress
 from selfplay.run import Extensions, Run
 from selfplay.sampling.judge import open_sandbox, open_tasksets
 from selfplay.sampling.prompts import require_faithful, template_of
-from selfplay.seeds import write_seeds
 from selfplay.step import train_step
 from selfplay.tasks.held_out import guard_of, held_out_tasks, require_room
 from selfplay.tasks.template import Template
@@ -138,8 +137,8 @@ def new_run(
     extensions, template = _check(config, extensions)
     seeds.require_seeds(config)
     starting_adapter(config)  # refused here, not after minutes of opening the base
+    members = _members(config, template, workers, ray)
     files.create(directory, config)
-    members = _open_members(config, template, workers, ray)
     with (
         closing(files.lock(directory)),
         files.removed_unless_begun(directory),
@@ -176,9 +175,9 @@ def open_run(
             config = for_workers(config)
         changes = checkpoints.find_changes(directory, checkpoint, config) if checkpoint else []
         extensions, template = _check(config, extensions or Extensions())
+        members = _members(config, template, workers, ray, fewer)
         if checkpoint is None:
             files.clear(directory)
-        members = _open_members(config, template, workers, ray, fewer)
         step = checkpoint.step if checkpoint else 0
         with _open(config, directory, extensions, progress, members, step) as run:
             if cut:
@@ -187,7 +186,8 @@ def open_run(
                 _begin(run)
             else:
                 checkpoints.restore(run, checkpoint)
-                _set_reference(run)
+                if config.pulls_to_start:
+                    run.population.set_reference(load_adapter(directory / files.START_FOLDER))
                 if changes:
                     append_rows(directory / files.CHANGES, changes)
                 if config.roles:
@@ -216,7 +216,7 @@ def _begin(run: Run) -> None:
     checkpoints.write_founders(run)
     if config.pulls_to_start and (adapter := starting_adapter(config)):
         save_adapter(adapter, run.directory / files.START_FOLDER)
-    _set_reference(run)
+        run.population.set_reference(adapter)
     if config.roles:
         teachers = config.proposers or [GIVEN]
         run.league = League(run.directory / "league", teachers, config.solvers, config.league)
@@ -225,7 +225,7 @@ def _begin(run: Run) -> None:
     if config.rollout.self_seed and config.proposers:
         run.progress.phase("seeds")
         run.start_from(seeds.self_made_seeds(run))
-    write_seeds(run.directory / files.SEEDS, run.seed_tasks)
+    seeds.write_seeds(run.directory / files.SEEDS, run.seed_tasks)
     if config.measures(0):
         run.progress.phase("eval")
         rows = evaluate_members(run, 0)
@@ -233,11 +233,6 @@ def _begin(run: Run) -> None:
         run.progress.measured(rows)
     run.progress.seconds()  # of no step
     checkpoints.save_checkpoint(run)
-
-
-def _set_reference(run: Run) -> None:
-    if run.config.pulls_to_start:
-        run.population.set_reference(load_adapter(run.directory / files.START_FOLDER))
 
 
 def warm_start(population: Members, config: Config) -> None:
@@ -286,17 +281,14 @@ def _blaming_warm_start(config: Config) -> Iterator[None]:
         ) from error
 
 
-@contextmanager
-def _open_members(
+def _members(
     config: Config, template: Template, workers: int | None, ray: str | None, fewer: bool = False
-) -> Iterator[Members]:
+) -> AbstractContextManager[Members]:
+    """Return the members, which open on entry. Raises ConfigError as `refuse_spread_base`."""
     if ray is None and workers in (None, 1):
-        with open_population(config, template) as population:
-            yield population
-    else:
-        refuse_spread_base(config)
-        with open_workers(config, template, workers or 0, ray, fewer=fewer) as remote:
-            yield remote
+        return open_population(config, template)
+    refuse_spread_base(config)
+    return open_workers(config, template, workers or 0, ray, fewer=fewer)
 
 
 @contextmanager
@@ -326,12 +318,11 @@ def _open(
         if isinstance(population, RemotePopulation):
             progress.workers(population.pool.text)
         require_faithful(population.prompts.tokenizer, config.base)
-        e = config.eval
         training, measured = seeds.taskset_tasks(config, tasksets)
         guard, prompts = guard_of(measured), population.prompts
         tasks = seeds.read_seeds(directory / files.SEEDS)
         tasks = tasks or seeds.given_seeds(config, sandbox, prompts, guard, training)
-        held_out = held_out_tasks(measured, e.tasks) if e.eval_every else []
+        held_out = held_out_tasks(measured, config.eval.tasks) if config.eval.eval_every else []
         require_room(held_out, prompts.why_not_shown)
         run = Run(
             config=config,

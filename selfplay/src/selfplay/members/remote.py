@@ -330,7 +330,8 @@ def ray_session(address: str | None, cpus: int) -> Iterator[Any]:
     """Yield the module `ray`, connected; at the end it is disconnected, which ends workers.
 
     address: HOST:PORT of a cluster's head, or `auto` for this machine's cluster; None starts Ray on
-    this machine for `cpus` processes, at its loopback address. Raises SelfplayError.
+    this machine for `cpus` processes, at its loopback address. Raises SelfplayError, and
+    EngineStopped for errors of Ray itself in the block.
     """
     # With this variable, meant for other systems, Ray binds to the loopback address only.
     local_only = {} if address else {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
@@ -355,19 +356,13 @@ def ray_session(address: str | None, cpus: int) -> Iterator[Any]:
             f"{where} cannot be used: {' '.join(str(error).split())}; see `ray status`, and the "
             "page on workers in the docs"
         ) from error
-    with context, ray_errors(ray):
-        yield ray
-
-
-@contextmanager
-def ray_errors(ray: Any) -> Iterator[None]:
-    """Turn errors of Ray itself into EngineStopped; errors in workers keep their traceback."""
-    try:
-        yield
-    except ray.exceptions.RayError as error:
-        if isinstance(error, ray.exceptions.RayTaskError):
+    with context:
+        try:
+            yield ray
+        except ray.exceptions.RayTaskError:  # an error in a worker keeps its traceback
             raise
-        raise EngineStopped(f"Ray failed: {first_line(error)}") from error
+        except ray.exceptions.RayError as error:
+            raise EngineStopped(f"Ray failed: {first_line(error)}") from error
 
 
 def _check_answers(address: str) -> None:
