@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from lora_evo import LoraEvoError
-from selfplay.config import Config, LearnerConfig, for_workers
+from selfplay.config import Config, for_workers
 from selfplay.errors import ConfigError
 from selfplay.learning.pieces import batches, even
 from selfplay.learning.rewards import TEACHER_REWARDS, needed_by
@@ -143,17 +143,17 @@ def workload(config: Config) -> Workload:
     return Workload(proposals, attempts, len(config.founders), compared, replayed)
 
 
-def activations(model: Architecture, learner: LearnerConfig, dtype: str, tokens: int) -> float:
+def activations(model: Architecture, config: Config, tokens: int) -> float:
     """Return the bytes that one layer keeps of these tokens for the backward pass.
 
     In the base's dtype: the residual stream before both norms and after, the attention's result,
     queries, keys, values, the feed-forward part's gate, the other factor and their product, and
     each adapted layer's A x. In float32: the scales of both norms, and a log-sum for each head.
     """
-    adapted = sum(name in learner.target_modules for name, _, _ in model.linears)
-    r = adapted // max(1, model.layers) * learner.r
+    adapted = sum(name in config.learner.target_modules for name, _, _ in model.linears)
+    r = adapted // max(1, model.layers) * config.learner.r
     wide = 4 * model.hidden + 2 * model.query + 2 * model.key + 3 * model.inner + r
-    return tokens * (BYTES[dtype] * wide + FLOAT32 * (model.heads + 2))
+    return tokens * (BYTES[config.dtype] * wide + FLOAT32 * (model.heads + 2))
 
 
 def micro_batch(rows: Rows, budget: int) -> tuple[int, int]:
@@ -166,7 +166,7 @@ def micro_batch(rows: Rows, budget: int) -> tuple[int, int]:
 
 
 def learner_parts(
-    model: Architecture, learner: LearnerConfig, dtype: str, step: Workload, workers: int = 1
+    model: Architecture, config: Config, step: Workload, machine: Machine, workers: int = 1
 ) -> dict[str, float]:
     """Return the bytes of an update at its largest micro-batch, without base and adapters, by part.
 
@@ -176,19 +176,20 @@ def learner_parts(
     """
     from lora_evo.model import chunk_tokens
 
+    learner, entry = config.learner, BYTES[config.dtype]
     chunk = learner.logits_chunk_tokens or chunk_tokens(model.vocabulary)
     adapter, members = FLOAT32 * model.adapter_parameters(learner), step.members
     largest = {"activations": 0.0, "output layer": 0.0}
     for rows in step.parts:
         tokens, completed = micro_batch(rows, learner.micro_batch_tokens)
-        layer = activations(model, learner, dtype, tokens)
+        layer = activations(model, config, tokens)
         state = model.layers * layer
         # Gradients in the backward pass through the widest part of a layer.
-        moving: float = 2 * tokens * model.inner * BYTES[dtype]
+        moving: float = 2 * tokens * model.inner * entry
         if learner.gradient_checkpointing:
             # The input of every layer and the result of its attention stay. The rest is computed
             # again, one layer at a time, when the tables of the output layer are freed.
-            input_and_attention = (model.hidden + model.query) * BYTES[dtype]
+            input_and_attention = (model.hidden + model.query) * entry
             state = model.layers * tokens * (input_and_attention + FLOAT32 * model.heads)
             moving += layer
         entries = completed * (3 * model.vocabulary + model.hidden)
@@ -197,12 +198,12 @@ def learner_parts(
         output = FLOAT32 * entries
         parts = {"activations": state + max(0.0, moving - output), "output layer": output}
         largest = max(largest, parts, key=lambda parts: sum(parts.values()))
-    stacked = adapter / FLOAT32 * BYTES[dtype] * members
+    offloaded = learner.optimizer_offload and machine.is_gpu
     on_worker = min(members, -(-members // workers) + (workers > 1))
     return {
         "gradients": adapter * on_worker + 2 * adapter,
-        "optimiser": 0.0 if learner.optimizer_offload else 2 * adapter * members,
-        "adapters stacked for a pass": stacked,
+        "optimiser": 0.0 if offloaded else 2 * adapter * members,
+        "adapters stacked for a pass": adapter / FLOAT32 * entry * members,
         **largest,
     }
 
@@ -265,8 +266,7 @@ def make_plan(
     config: Config, model: Architecture, machine: Machine, workers: int = 1
 ) -> MemoryPlan:
     """Return the plan of a configuration for this device, or for each of several workers' ones."""
-    dtype, step = config.dtype, workload(config)
-    offload = config.learner.optimizer_offload and machine.is_gpu
+    step = workload(config)
     adapter = FLOAT32 * model.adapter_parameters(config.learner)
     weights, cache, idle = sampler_parts(model, config, step, machine)
     second_process = machine.is_gpu and config.engine == "vllm"
@@ -275,8 +275,7 @@ def make_plan(
         "adapters (float32)": float(adapter * step.members),
         "process and libraries": _LIBRARIES[machine.is_gpu] * (1 + second_process),
     }
-    learner = replace(config.learner, optimizer_offload=offload)
-    work = learner_parts(model, learner, dtype, step, workers)
+    work = learner_parts(model, config, step, machine, workers)
     engine = {"vLLM: weights and adapters": weights} if config.engine == "vllm" else {}
     learning = sum(constant.values()) + sum(work.values()) + idle
     sampling = sum(constant.values()) + work["optimiser"] + weights + cache
