@@ -47,8 +47,7 @@ def train_step(run: Run) -> StepRow:
     stats = run.population.update(samples, factor, progress.advance, run.rates)
     for member, update in stats.items():
         if update.skipped:
-            line = f"step {step}: {member} learns nothing: {update.skipped}"
-            click.echo(line, err=True)
+            click.echo(f"step {step}: {member} learns nothing: {update.skipped}", err=True)
     record_outcomes(run, matches, solved)
     births = []
     if run.league is not None and config.evolves(step):

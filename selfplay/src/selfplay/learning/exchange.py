@@ -67,14 +67,13 @@ class Exchange:
 
     def _broadcast(self, rank: int, part: Part | None, like: Sequence[Tensor]) -> Part:
         """Send a part to all learners, or (None) receive the part of `rank`."""
+        numbers = torch.tensor(astuple(part[1] if part else StatsSum()), dtype=torch.float64)
         if part is None:
-            numbers = torch.tensor(astuple(StatsSum()), dtype=torch.float64)
             flat = torch.empty(sum(t.numel() for t in like), dtype=like[0].dtype)
         else:
             both = zip(part[0], like, strict=True)
             part = [torch.zeros_like(t) if g is None else g for g, t in both], part[1]
             flat = _pack([g for g in part[0] if g is not None])
-            numbers = torch.tensor(astuple(part[1]), dtype=torch.float64)
         try:
             for tensor in (numbers, flat):
                 self.group.broadcast(tensor, rank).wait(PATIENCE)

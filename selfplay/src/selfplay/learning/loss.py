@@ -114,8 +114,7 @@ class ForwardPass:
 
     def __init__(self, scorer: Scorer, config: LearnerConfig, reference: int = BASE):
         """reference: index in the stack of the reference of the KL divergence."""
-        self.scorer, self.reference = scorer, reference
-        self.config = config
+        self.scorer, self.config, self.reference = scorer, config, reference
 
     def loss(self, batch: Sequence[Row], sums: dict[int, StatsSum]) -> Tensor:
         """Return the batch's part of the loss, and add its tokens to the statistics."""

@@ -6,6 +6,7 @@ result does not depend on other pieces, so any number of workers gives the same 
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
+from itertools import accumulate, pairwise
 
 SMALL_ROWS, GOOD_ROWS = 12, 80
 """Fewest rows of a piece if there are two pieces, and if there are more: on the built-in model the
@@ -51,6 +52,4 @@ def blocks(weights: Sequence[int], workers: int) -> list[range]:
         middle = 2 * before + weight
         ends[min(workers - 1, middle * workers // (2 * total))] = number + 1
         before += weight
-    for worker in range(1, workers):
-        ends[worker] = max(ends[worker - 1], ends[worker])
-    return [range(start, end) for start, end in zip((0, *ends), ends, strict=False)]
+    return [range(*pair) for pair in pairwise((0, *accumulate(ends, max)))]

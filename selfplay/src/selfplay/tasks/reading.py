@@ -181,14 +181,11 @@ def argument_text(text: str, program: str) -> str:
 
 def required_arguments(program: str) -> int:
     """Return the number of positional arguments of f without a default; 0 if unknown."""
-    names = [
-        node.args
-        for node in _statements(program)
-        if isinstance(node, ast.FunctionDef) and node.name == "f"
-    ]
-    if not names:
-        return 0
-    return len(names[-1].posonlyargs) + len(names[-1].args) - len(names[-1].defaults)
+    required = 0
+    for node in _statements(program):
+        if isinstance(node, ast.FunctionDef) and node.name == "f":
+            required = len(node.args.posonlyargs + node.args.args) - len(node.args.defaults)
+    return required
 
 
 def defines_f(text: str) -> bool:
