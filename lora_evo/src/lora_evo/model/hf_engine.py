@@ -56,6 +56,10 @@ class DecodingBatch:
     cache: Any
     mask: Tensor | None
     """What is added to attention scores; None without padding."""
+    narrows: bool
+    """Whether a request has top-p or top-k."""
+    stops: bool
+    """Whether a request has stop texts."""
     uniforms: Tensor
     """[rows, most tokens] in [0, 1): the beginning of each seed's stream."""
     temperatures: Tensor
@@ -89,6 +93,8 @@ class DecodingBatch:
             list(rows),
             cache,
             mask,
+            any(r.top_k or r.top_p < 1 for r in plain),
+            any(r.stop for r in plain),
             torch.from_numpy(np.stack([stream(r.seed).random(steps) for r in plain])).to(device),
             column([r.temperature for r in plain], torch.float32),
             column([r.top_p for r in plain], torch.float64),
@@ -137,6 +143,8 @@ class DecodingBatch:
         """Append the rows of another batch, whose tables hold as many tokens."""
         real = self._real(), other._real()
         self.rows += other.rows
+        self.narrows |= other.narrows
+        self.stops |= other.stops
         for column in _COLUMNS:
             setattr(self, column, torch.cat((getattr(self, column), getattr(other, column))))
         room = int((self.limits - self.drawn).max())
@@ -313,12 +321,12 @@ class HFEngine(Engine):
         return batch
 
     def _draw(self, batch: DecodingBatch, logits: Tensor) -> None:
-        if any(row.request.top_k or row.request.top_p < 1 for row in batch.rows):
+        if batch.narrows:
             logits = keep_likely(logits, batch.temperatures, batch.top_p, batch.top_k)
         uniforms = batch.uniforms.gather(1, batch.position)[:, 0]
         tokens, logprobs = choose(logits, uniforms, batch.temperatures)
         batch.record(tokens, logprobs, self._ends)
-        if any(row.request.stop for row in batch.rows):
+        if batch.stops:
             self._apply_stops(batch)
 
     def _prefill(self, chunk: Sequence[OpenRow]) -> tuple[Tensor, Any, Tensor | None]:
