@@ -19,7 +19,7 @@ from studies.collapse.niches import FAMILIES, LEAKED, TRAP_NAME, family_of
 
 from selfplay import RunRecord
 from selfplay.experiments.measures import MEASURES as OURS
-from selfplay.experiments.measures import Gains, Of, population_mean
+from selfplay.experiments.measures import Of, population_mean
 from selfplay.files.intervals import Floats
 from selfplay.files.rows import TaskRow
 from selfplay.tasks.held_out import held_out_tasks
@@ -132,12 +132,12 @@ def _mean(values: Any) -> float | None:
     return fmean(numbers) if numbers else None
 
 
-def forgetting(_: RunRecord, gains: Gains) -> Floats | None:
+def forgetting(run: RunRecord) -> Floats | None:
     """Return the best the population was minus what it is at the end, each over three evaluations.
 
     The best of many is above the last by chance, too: compare it between arms.
     """
-    track = [population_mean(of) for of in gains.values()]
+    track = [population_mean(of) for of in run.held_out_gains().values()]
     if len(track) < 3:
         return None
     means = [np.mean(track[i : i + 3], axis=0) for i in range(len(track) - 2)]
@@ -152,9 +152,9 @@ def families_of(run: RunRecord) -> npt.NDArray[np.str_]:
     return np.array([i[1] for i in ids if i[0] == "niches"])
 
 
-def weakest_family(run: RunRecord, gains: Gains) -> Floats | None:
+def weakest_family(run: RunRecord) -> Floats | None:
     """Return the population's gain at the end on the family on which it is lowest."""
-    family = families_of(run)
+    family, gains = families_of(run), run.held_out_gains()
     if not gains or not family.size:
         return None
     last = population_mean([*gains.values()][-1])
@@ -162,7 +162,7 @@ def weakest_family(run: RunRecord, gains: Gains) -> Floats | None:
 
 
 def _number(name: str) -> Of:
-    def of(run: RunRecord, _: Gains) -> Floats | None:
+    def of(run: RunRecord) -> Floats | None:
         value = written(run).numbers.get(name)
         return None if value is None else np.array([value])
 

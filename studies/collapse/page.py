@@ -80,7 +80,7 @@ def combined(
     for seed in sorted(set.intersection(*({*runs[arm]} for arm in arms))):
         step = min(runs[arm][seed].last for arm in arms)
         cut = [runs[arm][seed].until(step) for arm in arms]
-        values = [MEASURES[measure](run, run.held_out_gains()) for run in cut]
+        values = [MEASURES[measure](run) for run in cut]
         if all(value is not None for value in values):
             weights = [1 / len(plus)] * len(plus) + [-1 / max(1, len(minus))] * len(minus)
             sums.append(np.asarray(sum(w * v for w, v in zip(weights, values, strict=True))))  # type: ignore[operator]

@@ -11,7 +11,7 @@ from selfplay.files.layout import SEEDS
 from selfplay.sampling.judge import open_sandbox
 from selfplay.sampling.prompts import template_of
 from selfplay.seeds import given_seeds, seed_tasks
-from selfplay.settings import preset_names
+from selfplay.settings import shipped
 from selfplay.training import new_run, open_run
 
 KINDS = "rollout.kinds=[code_o, code_i, code_f]"
@@ -115,6 +115,6 @@ def test_a_base_that_writes_no_tasks_is_given_up(runs, tmp_path):
 
 
 def test_presets_can_have_the_seeds_that_they_ask_for():
-    for name in preset_names():
+    for name in shipped("presets"):
         config, r = load_preset(name), load_preset(name).rollout
         assert r.self_seed or len(seed_tasks(config.template, r.seed_tasks, 0)) == r.seed_tasks

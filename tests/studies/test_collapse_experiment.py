@@ -94,12 +94,9 @@ class Numbered:
     def until(self, step):
         return self
 
-    def held_out_gains(self):
-        return {}
-
 
 def test_a_claim_is_on_the_mean_of_arms_minus_that_of_others(monkeypatch):
-    monkeypatch.setitem(page.MEASURES, "number", lambda run, _: np.array([run.number]))
+    monkeypatch.setitem(page.MEASURES, "number", lambda run: np.array([run.number]))
     numbers = {"a": (0.8, 0.6, 0.7), "b": (0.4, 0.5, 0.4), "c": (0.1, 0.2, 0.2), "none": (0,) * 5}
     runs = {arm: dict(enumerate(map(Numbered, of))) for arm, of in numbers.items()}
     said = page.verdicts([[["a", "b"], ["c"], "number", "above", 0.2]], runs)
