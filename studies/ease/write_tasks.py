@@ -20,8 +20,8 @@ from studies.fixed.write_tasks import write
 from code_verifier import Task, read_rows
 
 TRAPS, EASY = (11, 21), (3, 25)
-"""Shares, in %: those of the tasks that the base writes (few traps, many easy ones), and those of
-its different tasks (many traps, few easy ones)."""
+"""Shares, in %: about those of all tasks that the base writes (few traps, many easy ones), and of
+its different tasks (many traps, few easy ones), before held-out tasks are left out."""
 ROWS = 8000
 
 
