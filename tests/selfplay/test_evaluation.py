@@ -14,7 +14,7 @@ from selfplay.errors import ConfigError
 from selfplay.evaluate import solving_row, teaching_rows
 from selfplay.reports.run_page import summary
 from selfplay.sampling.texts import Attempt
-from selfplay.settings import preset_names
+from selfplay.settings import shipped
 from selfplay.tasks.buffer import TaskBuffer
 from selfplay.tasks.held_out import EASY, held_out_tasks, tasks_of
 from selfplay.training import new_run
@@ -51,7 +51,7 @@ def test_a_file_of_tasks_serves_too(tmp_path):
             held_out_tasks((source,), 10)
 
 
-@pytest.mark.parametrize("preset", sorted(set(preset_names()) - {"nano"}))
+@pytest.mark.parametrize("preset", sorted(set(shipped("presets")) - {"nano"}))
 def test_presets_of_real_models_are_measured_on_easy_tasks_too(preset):
     measured = load_preset(preset).eval
     tasks = held_out_tasks(measured.held_out, measured.tasks)

@@ -89,7 +89,8 @@ def test_a_taskset_that_is_missing_is_refused_before_the_base_loads(tmp_path, mo
     )
     refused(command(*words), "verifiers:no_one: ")
     assert not (tmp_path / "run").exists()
-    monkeypatch.setattr("selfplay.training.open_population", lambda *_: pytest.fail("it loads"))
+    loader = "selfplay.members.population.load_base"
+    monkeypatch.setattr(loader, lambda _: pytest.fail("it loads"))
     given = load_preset("nano", "rollout.tasks=verifiers:no_one")
     with pytest.raises(ValueError, match="no_one"), new_run(given, tmp_path / "run"):
         pass
