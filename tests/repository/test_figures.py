@@ -245,7 +245,9 @@ def test_a_wrong_figure_is_found() -> None:
         check(alone._replace(prose=by_command.format(40)))
 
 
-@pytest.mark.parametrize("plan", [lab.LAB, ROOT / "studies" / "narrow" / "plan.yaml"], ids=str)
+@pytest.mark.parametrize(
+    "plan", [lab.LAB, *(ROOT / "studies" / n / "plan.yaml" for n in ("narrow", "ease"))], ids=str
+)
 def test_a_table_has_students_intervals_of_the_kept_gains(plan: Path) -> None:
     """By other code: means of the last third of the evaluations, paired by seed."""
     quantiles = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}

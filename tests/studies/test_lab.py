@@ -15,7 +15,8 @@ from selfplay.experiments.kept import read_kept
 from selfplay.files.record import read_run
 from selfplay.reports.progress import Progress
 
-KEPT = pytest.mark.parametrize("path", ["studies/lab/kept.yaml", "studies/narrow/plan.yaml"])
+WORLDS = ["studies/lab/kept.yaml", "studies/narrow/plan.yaml"]
+PLANS = [*WORLDS, "studies/ease/plan.yaml"]
 """Plans whose finished runs lie in the folder `results` beside them."""
 
 
@@ -44,7 +45,7 @@ def test_kept_runs_and_ones_own_differ_in_the_teacher_alone():
     assert plan.run_config("mine", 1).reward.teacher == "studies.lab.rewards:r_zero"
 
 
-@KEPT
+@pytest.mark.parametrize("path", PLANS)
 def test_rows_are_of_the_plans_arms_and_seeds(path):
     plan, results = open_plan(path), Path(path).with_name("results")
     rows = read_kept(results)
@@ -77,7 +78,7 @@ def test_r_zero_pays_for_students_that_agree_in_half_of_their_answers(answers, r
 
 
 @pytest.mark.slow
-@KEPT
+@pytest.mark.parametrize("path", WORLDS)
 def test_todays_code_gives_the_kept_run_of_a_frozen_teacher(path, tmp_path):
     """Up to its first evaluation, about: another processor rounds otherwise."""
     config, rows = open_plan(path).run_config("frozen", 1), read_kept(Path(path).parent / "results")
