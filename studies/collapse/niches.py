@@ -167,6 +167,8 @@ class Niches(TaskKind):
 
 NICHES = Niches()
 NO_TRAP = Niches(trap=0)
+LEAK_TENTH, LEAK_HALF = Niches(leak=0.1), Niches(leak=0.5)
+"""With the trap, and a tenth, or half, of the programs that raise are tasks."""
 LEAKS = Niches(trap=0, leak=0.5)
 """Without a trap, and half of the programs that raise are tasks."""
 HALF = Niches(trap=2)

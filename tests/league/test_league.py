@@ -69,6 +69,17 @@ def test_a_teacher_of_impossible_tasks_is_rated_first_and_rewarded_least(tmp_pat
         assert [row.fitness for row in board] == [getattr(row, shown) for row in board]
 
 
+def test_a_random_fitness_names_anyone_once_a_round(tmp_path):
+    """Whatever the results, and the same until the next round."""
+    with new_league(tmp_path / "l", fitness="random", seed=1, grace_matches=0) as league:
+        weakest = set()
+        for step in range(24):
+            play_rounds(league, [step], lambda pair: EASY if pair.student == "s0" else HARD)
+            weakest |= {*league.select("student", 1)}
+            assert league.select("student", 1) == [league.leaderboard("student")[-1].member]
+        assert weakest == {*league.members("student")}
+
+
 @pytest.mark.parametrize(
     ("mu", "sigma"), [(25.0, 25 / 3), (0.0, 8.0), (-10.0, 2.0), (1500.0, 200.0)]
 )

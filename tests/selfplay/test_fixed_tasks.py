@@ -78,20 +78,21 @@ def test_every_task_comes_once_before_any_comes_again(runs, fixed, given):
     assert drawn[:7] != drawn[7:14]
 
 
-def test_order_by_solve_rate_and_by_chance(runs, given, tmp_path):
+def test_order_by_solve_rate_by_chance_and_as_recorded(runs, given, tmp_path):
     """Twelve draws of seven tasks."""
     rows, found = runs.rows(given), {}
     rates = dict(zip(calls(rows), (row["solve_rate"] for row in rows), strict=True))
-    for order in ("solve_rate", "random"):
+    for order in ("solve_rate", "random", "recorded"):
         own = (f"rollout.tasks={given}", f"rollout.tasks_order={order}", *CALM)
         home = runs.train(tmp_path / order, *own)
         drawn = calls(runs.rows(home / "tasks.jsonl"))
         found[order], counts = [rates[call] for call in drawn], Counter(drawn)
         assert len(drawn) == 12
-        assert (max(counts.values()) <= 2) == (order == "solve_rate")
+        assert (max(counts.values()) <= 2) == (order != "random")
     assert found["solve_rate"] == sorted(found["solve_rate"], reverse=True)
     assert {max(rates.values()), min(rates.values())} <= set(found["solve_rate"])
     assert found["random"] != sorted(found["random"], reverse=True)
+    assert found["recorded"] == [*rates.values(), *rates.values()][:12]
 
 
 def test_a_resumed_run_needs_no_file_and_has_the_same_bytes(runs, fixed, given, tmp_path):

@@ -6,6 +6,7 @@ import pytest
 from json_lines import write_rows
 from studies.collapse.measures import written
 from studies.collapse.niches import FAMILIES, program_of, trap_program
+from studies.lab.measures import leaks
 
 from selfplay import RunRecord
 
@@ -41,6 +42,7 @@ def test_numbers_are_of_the_last_third(tmp_path):
     refused = [row(50, "t1", None, status="form")] * 80
     leaked = [row(60, "t1", program_of(("k1",)), reason="leaked")] * 20
     found = run(tmp_path, [*early, *both(range(41, 61)), *refused, *leaked])
+    assert leaks(Run(tmp_path, {}, ())) == {20: 0.0, 40: 0.0, 60: pytest.approx(20 / 340)}
     assert found.numbers["valid proposals"] == pytest.approx(340 / 420)
     assert found.numbers["traps"] == pytest.approx(160 / 340)
     assert found.numbers["leaked"] == pytest.approx(20 / 340)

@@ -1,6 +1,6 @@
 """The lab: its plans, its rewards, and kept runs that today's code still gives, in both worlds."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +63,30 @@ def test_the_narrow_world_differs_from_the_lab_in_the_base_alone():
     assert (narrow["preset"], narrow["seeds"]) == (lab["preset"], lab["seeds"])
     names = narrow["arms"].keys() - {"written as often"}  # from a file of this base's tasks
     assert all(narrow["arms"][name] == lab["arms"][name] for name in names)
+
+
+def flat(settings):
+    """Return nested settings by dotted key."""
+    nested = {k: v if isinstance(v, dict) else {"": v} for k, v in settings.items()}
+    return {f"{k}.{name}": value for k, of in nested.items() for name, value in of.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "differs"),
+    [
+        ("gate", {"rollout.kinds"}),
+        ("evolve", {"evolution.evolve_every", "league.fitness"}),
+    ],
+)
+def test_arms_of_other_questions_differ_from_the_labs_in_what_they_ask_about(name, differs):
+    """Each from the lab's arm that its name begins with, else from slow regret."""
+    lab, plan = open_plan("studies/lab/kept.yaml"), open_plan(f"studies/{name}/plan.yaml")
+    assert plan.seeds == lab.seeds
+    for arm in plan.arms:
+        like = next((of for of in lab.arms if arm.startswith(f"{of} leak")), "slow regret")
+        theirs, ours = (flat(asdict(of.run_config(a, 1))) for of, a in ((lab, like), (plan, arm)))
+        assert {key for key in theirs if theirs[key] != ours[key]} <= differs
+        assert theirs != ours
 
 
 @pytest.mark.parametrize(

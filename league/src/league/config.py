@@ -6,8 +6,13 @@ from dataclasses import asdict, dataclass
 from league.errors import LeagueError, check_number, check_whole, suggestion
 from league.ratings import RatingModel
 
-FITNESSES = {"rating": "mu", "lower_bound": "lower_bound", "reward": "mean_reward"}
-"""The field of a standing for each fitness."""
+FITNESSES = {
+    "rating": "mu",
+    "lower_bound": "lower_bound",
+    "reward": "mean_reward",
+    "random": None,
+}
+"""The field of a standing for each fitness; None: a number drawn in each round."""
 
 _MOST = dict.fromkeys(("evidence", "max_weight", "history_tasks", "child_sigma"), math.inf)
 _MOST |= {"explore": 1.0, "history_decay": 1.0}
@@ -48,7 +53,7 @@ class LeagueConfig:
     """The factor on that past at each new match of the pair."""
     fitness: str = "lower_bound"
     """What `leaderboard` and `select` rank by: `rating` (mu), `lower_bound` (mu - 3 sigma),
-    or `reward` (mean reward per task)."""
+    `reward` (mean reward per task), or `random`, a control without selection."""
     grace_matches: int = 5
     """Matches that a child must play before it can be replaced."""
     child_sigma: float = 0.3 * RatingModel.sigma

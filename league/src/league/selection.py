@@ -45,7 +45,7 @@ class Standing:
 def leaderboard(state: State, role: str) -> list[Standing]:
     """Return the living members of a role, best first; equals in random order, those without
     fitness last."""
-    rows = []
+    rows, field = [], FITNESSES[state.config.fitness]
     for m in state.living(role):
         taught, solved = state.results(m)
         rewards = {TEACHER: [taught.reward], STUDENT: [solved.solve_rate]}
@@ -63,9 +63,14 @@ def leaderboard(state: State, role: str) -> list[Standing]:
             operator=m.operator,
             infra_errors=taught.infra_errors,
         )
-        rows.append(replace(row, fitness=getattr(row, FITNESSES[state.config.fitness])))
+        rows.append(replace(row, fitness=getattr(row, field) if field else _drawn(state, m.name)))
     rows.sort(key=lambda row: tie_break(state.config.seed, "tie", row.member))
     return sorted(rows, key=lambda row: (row.fitness is None, -(row.fitness or 0.0)))
+
+
+def _drawn(state: State, member: str) -> float:
+    """Return a member's random fitness, from 0 to 1, of the rounds so far."""
+    return tie_break(state.config.seed, "fitness", len(state.rounds), member) / 2**64
 
 
 def select(state: State, role: str, count: int) -> list[str]:

@@ -60,9 +60,10 @@ class RolloutConfig:
     solved_from: float = 1.0
     """Least score that solves a task; of a taskset, the score is the sum of its weighted rewards,
     divided by its MAX_REWARD if it has one."""
-    tasks_order: Literal["shuffled", "random", "solve_rate"] = "shuffled"
-    """How they are drawn: each once in an epoch (shuffled), independently (random), or over the run
-    from the easiest to the hardest by the solve rate in their rows."""
+    tasks_order: Literal["shuffled", "random", "solve_rate", "recorded"] = "shuffled"
+    """How they are drawn: each once in an epoch (shuffled), independently (random), over the run
+    from the easiest to the hardest by the solve rate in their rows, or as the file lists them
+    (recorded), from its start again at its end."""
     seed_tasks: AtLeastOne = 64
     """Reference tasks that a run starts from, of code_o and code_i together."""
     seed_file: str | None = None

@@ -102,6 +102,8 @@ def _from_file(run: Run, matches: Sequence[Pair], step: int) -> list[Proposed]:
             name = f"{step}-{GIVEN}-{m.student}-{kind.name}-{place % r.proposals}"
             if r.tasks_order == "solve_rate":
                 index = min(number * len(tasks) // (run.config.steps * size), len(tasks) - 1)
+            elif r.tasks_order == "recorded":
+                index = number % len(tasks)
             elif r.tasks_order == "random":
                 index = int(stream(run.seed(name, GIVEN)).integers(len(tasks)))
             else:
