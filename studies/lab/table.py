@@ -1,4 +1,6 @@
-"""Print a table from the kept runs of a plan: each arm, then the differences that the plan names.
+"""Print a table from the kept runs of a plan: each arm, then differences.
+
+The differences are those that the plan names, and those to arms of the lab that ACROSS names.
 
     python -m studies.lab.table [PLAN]
 
@@ -24,6 +26,12 @@ GAINS = {
     "weakest student": "gain, weakest member, last third",
 }
 """Heads of columns, and the measures of `selfplay compare` below them."""
+ACROSS = {
+    "evolve": ("slow regret",),
+    "gate": ("frozen", "slow regret", "paper"),
+    "tape": ("slow regret", "paper", "one agent"),
+}
+"""Arms of the lab by the name of a plan, whose own arms differ from them in what it asks about."""
 
 
 @click.command()
@@ -41,16 +49,28 @@ def columns_of(plan: Plan) -> dict[str, str]:
 
 
 def table_rows(place: Path = LAB) -> list[list[str]]:
-    """Return a row for each arm that has kept runs, and for each pair of the plan that has."""
+    """Return a row for each arm that has kept runs, and for each difference of two that have."""
     plan = open_plan(str(place))
     curves = {name: getattr(measures, name) for name in plan.curves}
-    runs: dict[str, Runs] = {arm: {} for arm in plan.arms}
-    for row in read_kept(place.parent / "results"):
-        runs[row.arm] = {**runs[row.arm], row.seed: row}
-    arms = [(arm, of_arm(of, curves)) for arm, of in runs.items() if of]
-    pairs = [(f"{a} − {b}", of_pair(runs[a], runs[b], curves)) for a, b in plan.pairs]
+    runs = _kept(place)
+    pairs = [(f"{a} − {b}", runs[a], runs[b]) for a, b in plan.pairs if {a, b} <= runs.keys()]
+    lab = _kept(LAB) if plan.name in ACROSS else {}
+    for arm in runs:
+        for other in ACROSS.get(plan.name, ()):
+            if arm.startswith(other) or len(ACROSS[plan.name]) == 1:
+                pairs.append((f"{arm} − lab's {other}", runs[arm], lab[other]))
+    arms = [(arm, of_arm(runs[arm], curves)) for arm in plan.arms if arm in runs]
+    differences = [(name, of_pair(one, other, curves)) for name, one, other in pairs]
     columns = [*columns_of(plan).values()]
-    return [_row(name, numbers, columns) for name, numbers in arms + pairs if numbers]
+    return [_row(name, numbers, columns) for name, numbers in arms + differences if numbers]
+
+
+def _kept(place: Path) -> dict[str, Runs]:
+    """Return the kept runs of a plan by arm and seed."""
+    runs: dict[str, Runs] = {}
+    for row in read_kept(place.parent / "results"):
+        runs[row.arm] = {**runs.get(row.arm, {}), row.seed: row}
+    return runs
 
 
 def _row(name: str, numbers: Mapping[str, Estimate], columns: Sequence[str]) -> list[str]:

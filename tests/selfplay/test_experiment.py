@@ -54,6 +54,11 @@ def test_one_seed_of_every_arm_comes_first_and_all_arms_are_compared_with_the_fi
     assert runs[-1].directory == Path("home/two-two/seed-2")
     assert plan.pairs == [("two two", "one")]
     assert small(contrasts=[["one", "two two"]]).pairs == (("one", "two two"),)
+    files = small("rollout.tasks=of-{seed}.jsonl", set={"teachers": 0}, arms={"one": {}})
+    assert [run.config.rollout.tasks for run in files.runs(Path("home"))] == [
+        "of-1.jsonl",
+        "of-2.jsonl",
+    ]
 
 
 @pytest.mark.parametrize(

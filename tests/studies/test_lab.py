@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import yaml
 from studies.lab.rewards import r_zero
+from studies.lab.table import ACROSS
 
 from code_verifier import Task
 from selfplay import Attempt, Proposed, train
@@ -18,6 +19,8 @@ from selfplay.reports.progress import Progress
 WORLDS = ["studies/lab/kept.yaml", "studies/narrow/plan.yaml"]
 PLANS = [*WORLDS, "studies/ease/plan.yaml"]
 """Plans whose finished runs lie in the folder `results` beside them."""
+
+LEAKS = ("half", "tenth")
 
 
 class Until(Progress):
@@ -71,22 +74,30 @@ def flat(settings):
     return {f"{k}.{name}": value for k, of in nested.items() for name, value in of.items()}
 
 
+GATE = {f"{arm} leak {n}": arm for arm in ("frozen", "slow regret", "paper") for n in LEAKS}
+EVOLVE = dict.fromkeys(("weakest replaced", "random replaced"), "slow regret")
+TAPE = dict.fromkeys(("tape", "shuffled"), "written as often")
+
+
 @pytest.mark.parametrize(
-    ("name", "differs"),
+    ("name", "like", "differs"),
     [
-        ("gate", {"rollout.kinds"}),
-        ("evolve", {"evolution.evolve_every", "league.fitness"}),
+        ("gate", GATE, {"rollout.kinds"}),
+        ("evolve", EVOLVE, {"evolution.evolve_every", "league.fitness"}),
+        ("tape", TAPE, {"rollout.tasks", "rollout.tasks_order"}),
     ],
 )
-def test_arms_of_other_questions_differ_from_the_labs_in_what_they_ask_about(name, differs):
-    """Each from the lab's arm that its name begins with, else from slow regret."""
+def test_arms_of_other_questions_differ_from_the_labs_in_what_they_ask_about(name, like, differs):
     lab, plan = open_plan("studies/lab/kept.yaml"), open_plan(f"studies/{name}/plan.yaml")
     assert plan.seeds == lab.seeds
+    assert {*ACROSS[name]} <= {*lab.arms}
     for arm in plan.arms:
-        like = next((of for of in lab.arms if arm.startswith(f"{of} leak")), "slow regret")
-        theirs, ours = (flat(asdict(of.run_config(a, 1))) for of, a in ((lab, like), (plan, arm)))
-        assert {key for key in theirs if theirs[key] != ours[key]} <= differs
-        assert theirs != ours
+        agent = "one agent written matched" if arm.startswith("one agent") else None
+        of_lab = agent or next(of for end, of in like.items() if arm.endswith(end))
+        theirs, ours = (flat(asdict(p.run_config(a, 3))) for p, a in ((lab, of_lab), (plan, arm)))
+        different = {key for key in theirs if theirs[key] != ours[key]}
+        assert different
+        assert different <= differs
 
 
 @pytest.mark.parametrize(

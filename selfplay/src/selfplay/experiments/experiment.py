@@ -92,11 +92,15 @@ class Plan:
         return settings.merge_settings(preset, self.config)
 
     def run_config(self, arm: str, seed: int) -> Config:
-        """Return the settings of one run. Raises ConfigError that names the arm."""
+        """Return the settings of one run, with the seed for `{seed}` in texts of `set` and arms.
+
+        Raises ConfigError that names the arm.
+        """
         data = json.loads(json.dumps(self.base()))  # `put` writes into it
         try:
             for key, value in {**self.set, **self.arms[arm], "seed": seed}.items():
-                settings.put(data, key, value)
+                text = value.replace("{seed}", str(seed)) if isinstance(value, str) else value
+                settings.put(data, key, text)
             return read_config(data)
         except ConfigError as error:
             raise ConfigError(f"arm {arm!r}: {str(error).removeprefix('--set ')}") from error
