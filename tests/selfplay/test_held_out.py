@@ -7,12 +7,12 @@ import pytest
 
 from code_verifier import Task
 from selfplay import seed_tasks
-from selfplay.errors import ConfigError, SelfplayError
+from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
 from selfplay.files.record import read_run
 from selfplay.reports.findings import warnings_of
 from selfplay.sft import fine_tune
 from selfplay.tasks.held_out import NANO_SETS, equal_task, guard_of
-from selfplay.training import train
+from selfplay.training import open_run, train
 
 TASK = Task("code_o", "def f(x):\n    return [x, -2, 'a']", "1, 'b'", "[1, -2, 'a']", id="held/1")
 EVALUATED = ("eval.eval_every=2", "eval.tasks=4", "eval.samples=1", "eval.proposals=1")
@@ -90,6 +90,14 @@ def test_held_out_rows_of_a_file_train_none_and_a_file_of_them_is_refused(runs, 
     free = {task.program for task in tasks[3:]}
     assert {row["program"] for row in rows if row["status"] == "ok"} <= free
     assert not any(row["attempts"] for row in rows if row["status"] == "held_out")
+    before, rows = held.read_bytes(), (home / "eval.jsonl").read_bytes()
+    for others in (tasks[1:4], tasks[:2]):
+        write(held, others, level=1)
+        with pytest.raises(RunDirectoryError, match="are not those on which"), open_run(home):
+            pass
+    held.write_bytes(before)
+    with open_run(home):
+        assert (home / "eval.jsonl").read_bytes() == rows
     with pytest.raises(
         ConfigError, match=r"all tasks of code_o in .* are held-out tasks, on which"
     ):

@@ -6,11 +6,13 @@ the lengths of the row files; and in `hashes.json` the SHA-256 of each file. It 
 temporary name and renamed. A resume takes the newest undamaged checkpoint.
 """
 
+import hashlib
 import json
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -56,6 +58,8 @@ class Checkpoint(Struct):
     """Bytes of the row files."""
     rates: dict[str, float] = {}
     kept: dict[str, dict[str, str]] = {}
+    held_out: str = ""
+    """SHA-256 of the held-out tasks, those too that no evaluation asks."""
 
 
 def save_checkpoint(run: Run) -> None:
@@ -79,6 +83,7 @@ def save_checkpoint(run: Run) -> None:
         lengths={name: files.size(run.directory / name) for name in files.ROW_FILES},
         rates=run.rates,
         kept=run.kept,
+        held_out=_hash_held_out(run),
     )
     with appearing(target) as draft:
         (draft / _LEARNER).mkdir(parents=True)
@@ -93,6 +98,11 @@ def save_checkpoint(run: Run) -> None:
         (draft / _HASHES).write_text(json.dumps(_hashes(draft), indent=1))
         shutil.rmtree(target, ignore_errors=True)
     _drop_oldest(run)
+
+
+def _hash_held_out(run: Run) -> str:
+    rows = [task.to_row() for task in chain.from_iterable(run.guard.values())]
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
 def _adapters(directory: Path) -> list[Path]:
@@ -197,8 +207,14 @@ def _is_free(change: ChangeRow) -> bool:
 def restore(run: Run, checkpoint: Checkpoint) -> None:
     """Restore the open run and its files to the state of the checkpoint.
 
-    Newer checkpoints, which are damaged, are removed.
+    Newer checkpoints, which are damaged, are removed. Raises RunDirectoryError if the held-out
+    tasks are others.
     """
+    if checkpoint.held_out not in ("", _hash_held_out(run)):
+        raise RunDirectoryError(
+            "eval.held_out: its tasks are not those on which the run was measured before; put them "
+            "back, or start another run"
+        )
     folder = run.directory / "checkpoints" / f"step-{checkpoint.step}"
     run.population.load(folder / _LEARNER, checkpoint.members)
     run.step, run.born, run.rates = checkpoint.step, checkpoint.born, checkpoint.rates
