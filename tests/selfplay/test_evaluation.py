@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from statistics import stdev
 
 import pytest
@@ -16,7 +17,7 @@ from selfplay.reports.run_page import summary
 from selfplay.sampling.texts import Attempt
 from selfplay.settings import shipped
 from selfplay.tasks.buffer import TaskBuffer
-from selfplay.tasks.held_out import EASY, held_out_tasks, tasks_of
+from selfplay.tasks.held_out import EASY, guard_of, held_out_tasks, tasks_of
 from selfplay.training import new_run
 
 
@@ -189,6 +190,9 @@ def test_a_buffer_gives_the_last_steps_tasks_first_and_may_keep_its_oldest():
         assert len(drawn) == 3
     assert {buffer.draw_newest("code_i", 3, 3, seed)[2].id for seed in range(20)} == {"0", "1"}
     assert buffer.draw_newest("code_f", 3, 3, 1) == []
+    as_code_i = [replace(task(name), kind="code_i") for name in ("0", "1", "3")]
+    drawn = buffer.draw_newest("code_i", 3, 3, 1, guard_of(as_code_i))
+    assert [t.id for t in drawn] == ["5"], "a seed of code_o is held out as code_i"
 
 
 def test_tasks_that_are_right_or_wrong_together_count_once():

@@ -1,5 +1,6 @@
 """The tasks that a run starts from: a file's, or the model's own."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,7 @@ from selfplay.sampling.judge import open_sandbox
 from selfplay.sampling.prompts import template_of
 from selfplay.seeds import given_seeds, seed_tasks
 from selfplay.settings import shipped
+from selfplay.tasks.held_out import equal_task
 from selfplay.training import new_run, open_run
 
 KINDS = "rollout.kinds=[code_o, code_i, code_f]"
@@ -103,6 +105,16 @@ def test_the_base_writes_seeds_of_every_kind_and_equal_runs_the_same(runs, tmp_p
     (tmp_path / "a" / SEEDS).write_text("")
     with pytest.raises(RunDirectoryError, match="0 bytes, expected"), open_run(tmp_path / "a"):
         pass
+
+
+def test_the_base_writes_no_held_out_tasks(runs, tmp_path):
+    settings = (*SELF, "rollout.max_proposal_length=40", "rollout.seed_tasks=4")
+    with new_run(runs.config(*settings), tmp_path / "free") as run:
+        held = tmp_path / "held.jsonl"
+        held.write_text("".join(json.dumps(task.to_row()) + "\n" for task in run.seed_tasks[1:]))
+    with new_run(runs.config(*settings, f"eval.held_out={held}"), tmp_path / "run") as run:
+        assert len(run.seed_tasks) == 4
+        assert not any(equal_task(task, run.guard) for task in run.seed_tasks)
 
 
 def test_a_base_that_writes_no_tasks_is_given_up(runs, tmp_path):

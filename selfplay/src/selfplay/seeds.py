@@ -222,7 +222,9 @@ def _let_write(
             references = draw_from(candidates, kind.references(r.num_references), rng)
             seed = run.seed(name, "propose")
             drafts.append(Proposed(i, name, writer, None, kind.name, tuple(references), seed))
-        for p in run.validate(run.sample(drafts)):
+        written = run.validate(run.sample(drafts))
+        run.leave_out(written)
+        for p in written:
             if p.task is not None and content(p.task) not in contents:
                 contents.add(content(p.task))
                 tasks.append(p.task)

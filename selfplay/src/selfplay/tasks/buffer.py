@@ -3,12 +3,14 @@
 from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Literal, TypeVar
 
 from numpy.random import Generator
 
 from code_verifier import Task
 from lora_evo.model import stream
+from selfplay.tasks.held_out import Guard, equal_task
 from selfplay.tasks.kind import CALLS
 
 T = TypeVar("T")
@@ -59,17 +61,20 @@ class TaskBuffer:
         accepted = [t for p in self._pools.values() for t in p if t.kind in shows]
         return draw_from(seeds if of_seeds else accepted, count, rng)
 
-    def draw_newest(self, kind: str, count: int, step: int, seed: int) -> list[Task]:
+    def draw_newest(
+        self, kind: str, count: int, step: int, seed: int, guard: Guard | None = None
+    ) -> list[Task]:
         """Return up to `count` different tasks of a kind: those of the last step, then older ones.
 
-        The run's seeds count for both code_o and code_i.
+        The run's seeds count for both code_o and code_i, but for those that guard holds as such.
         """
         fitting = [t for t in self._pool(kind) if t.kind == kind or self._steps[content(t)] == 0]
         newest = [t for t in fitting if self._steps[content(t)] == step - 1]
         others = [t for t in fitting if self._steps[content(t)] != step - 1]
         rng = stream(seed)
         drawn = [group[int(i)] for group in (newest, others) for i in rng.permutation(len(group))]
-        return [replace(t, kind=kind) for t in drawn[:count]]
+        of_kind = (replace(t, kind=kind) for t in drawn)
+        return list(islice((t for t in of_kind if not equal_task(t, guard or {})), count))
 
 
 def draw_from(tasks: Sequence[Task], most: int, rng: Generator) -> list[Task]:
