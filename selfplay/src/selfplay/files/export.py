@@ -159,7 +159,8 @@ def _write_rows(out: Path, rows: Iterable[dict[str, Any]]) -> str:
 def _own_row(row: TaskRow) -> dict[str, Any]:
     keys = ("id", "step", "teacher", "student", "kind", "program", "input", "output")
     more = ("inputs", "outputs", "message", "visible", "solve_rate", "status")
-    return {k: v for k in keys + more if (v := getattr(row, k)) not in (None, (), "")}
+    values = {k: v for k in keys + more if (v := getattr(row, k)) not in (None, ())}
+    return {k: v for k, v in values.items() if v != "" or k in ("program", "input", "output")}
 
 
 def _azr_row(task: Task) -> dict[str, Any]:
