@@ -133,6 +133,23 @@ def test_what_sets_arms_apart_is_named_and_what_has_no_seed_in_common(home, tmp_
     assert "\n2T+2S and azr have no seed in common: not compared\n" in text
 
 
+def test_runs_on_other_held_out_tasks_have_no_difference_of_gains(home, tmp_path, config):
+    other = replace(config, eval=replace(config.eval, held_out=("nano_long",)))
+    write_trial(tmp_path / "other", other, gain=0.3)
+    compared = compare([f"a={home / '2T+2S' / 'seed-1'}", tmp_path / "other"])
+    difference = compared.numbers()["differences"]["other − a"]
+    assert "other and a differ in eval.held_out: no gains are compared" in compared.lines()
+    assert not [name for name in difference if name.startswith(("gain", "largest", "members"))]
+    assert "programs: lines, change" in difference
+    assert GAIN in compared.numbers()["arms"]["other"]
+
+
+def test_what_a_run_wrote_until_a_step_is_what_it_wrote_by_then(tmp_path):
+    run = read_run(make_run(tmp_path / "run", steps=12))
+    assert {task.step for task in run.tasks()} == set(range(1, 13))
+    assert {task.step for task in run.until(5).tasks()} == set(range(1, 6))
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -121,6 +121,11 @@ class Comparison:
                 f"kept runs have {steps} steps, of which the first {last} are compared: where "
                 "rates fall with the steps, theirs were higher"
             )
+        lines += [
+            f"{one} and {other} differ in {key}: no gains are compared"
+            for one, other in self.pairs
+            if (key := _asked_apart(self.arms[one], self.arms[other]))
+        ]
         return lines + [
             f"{one} and {other} have no seed in common: not compared"
             for one, other in self.pairs
@@ -146,15 +151,27 @@ def of_pair(first: Runs, second: Runs, curves: Mapping[str, Curve] = _NONE) -> d
     """Return the measures of the first arm minus those of the second, over their common seeds.
 
     Both runs of a seed are cut to the last step that both have reached. A kept run has no number
-    for each task: of it and its counterpart the means are subtracted.
+    for each task: of it and its counterpart the means are subtracted. Where runs were asked other
+    held-out tasks, or otherwise, no gains are subtracted.
     """
     gaps, families = [], None
+    unlike = measures.HELD_OUT if _asked_apart(first, second) else ()
     for seed in sorted(first.keys() & second.keys()):
         step = min(first[seed].last, second[seed].last)
         families = first[seed].families
         one, other = (_measured(runs[seed].until(step), curves) for runs in (first, second))
-        gaps.append({name: _gap(value, other.get(name)) for name, value in one.items()})
+        gaps.append({n: _gap(value, other.get(n)) for n, value in one.items() if n not in unlike})
     return _estimates(gaps, families)
+
+
+def _asked_apart(first: Runs, second: Runs) -> str:
+    """Return the setting by which two arms were asked differently on held-out tasks; '' if none."""
+    for seed in sorted(first.keys() & second.keys()):
+        both = (runs[seed] for runs in (first, second))
+        a, b = (run.asked if isinstance(run, KeptRun) else asked(run) for run in both)
+        if keys := [key for key in a if key.startswith("eval.") and a[key] != b.get(key)]:
+            return keys[0]
+    return ""
 
 
 def _estimates(

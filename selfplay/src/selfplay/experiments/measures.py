@@ -115,6 +115,9 @@ GAINS: Mapping[str, Callable[[RunRecord | KeptRun], Floats | None]] = {
     for whose, who in (("population mean", population_mean), ("weakest member", weakest_member))
 }
 """The measures, in points, that kept runs have, too."""
+HELD_OUT = (*GAINS, "gain over the warm start, at the end", "largest fall of one member")
+HELD_OUT += ("members that fell",)
+"""The measures on held-out tasks."""
 MEASURES: Mapping[str, tuple[str, Of]] = {
     **{name: (POINTS, of) for name, of in GAINS.items()},
     "gain over the warm start, at the end": (POINTS, _over_start),
