@@ -16,7 +16,13 @@ from selfplay.experiments.measures import measure
 from selfplay.files.record import read_run
 from selfplay.reports.findings import moves
 from selfplay_command import command, refused, worked
-from synthetic_run import charts_in, without_the_library, write_experiment, write_trial
+from synthetic_run import (
+    charts_in,
+    make_run,
+    without_the_library,
+    write_experiment,
+    write_trial,
+)
 
 PLAN = {
     "name": "made-up",

@@ -98,8 +98,9 @@ class RunRecord:
         return [(row.step, birth) for row in self.steps for birth in row.evolution]
 
     def tasks(self) -> Iterator[TaskRow]:
-        """Read all proposals, including refused ones."""
-        return read_rows(self.directory / TASKS, TaskRow)
+        """Read all proposals up to the last step, including refused ones."""
+        last = self.last if self.steps else math.inf
+        return (row for row in read_rows(self.directory / TASKS, TaskRow) if row.step <= last)
 
     def series(self, path: str) -> list[tuple[int, float | None]]:
         """Return a number of every step by its dotted path, such as `complexity.loc`."""
