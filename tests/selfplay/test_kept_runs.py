@@ -103,7 +103,13 @@ def test_a_run_that_is_not_finished_is_not_kept(mine):
         path = mine / "mine" / "seed-2" / name
         write_rows(path, [row for row in read_rows(path) if row["step"] <= 30])
     assert command("compare", mine, "--keep", "mine.jsonl").stderr == "2 runs kept\n"
-    assert [row["seed"] for row in read_rows(mine.with_name("mine.jsonl"))] == [1, 3]
+    file = mine.with_name("mine.jsonl")
+    assert [row["seed"] for row in read_rows(file)] == [1, 3]
+    before = file.read_bytes()
+    for path in (*mine.glob("mine/*/metrics.jsonl"), *mine.glob("mine/*/eval.jsonl")):
+        write_rows(path, [row for row in read_rows(path) if row["step"] <= 30])
+    assert command("compare", mine, "--keep", file).stderr == "0 runs kept\n"
+    assert file.read_bytes() == before, "nothing is no reason to lose what was kept"
 
 
 def test_a_row_names_the_code_that_trained_its_run(mine):
@@ -151,6 +157,13 @@ def test_what_cannot_be_compared_or_read_is_one_line(whole, mine, kept):
     write_rows(kept.with_name("better.jsonl"), [row | {"base": row["base"] + 0.02} for row in rows])
     says(mine, "--with", "better.jsonl", said="seed 1: it is another base")
     says(whole, "--with", kept, said="are both called 'weak'; rename yours")
+    folder = kept.with_name("folder")
+    folder.mkdir()
+    for name in ("one.jsonl", "two.jsonl"):
+        write_rows(folder / name, rows)
+    assert compare([mine], folder).numbers() == compare([mine], kept).numbers()
+    write_rows(folder / "two.jsonl", [row | {"base": row["base"] + 0.002} for row in rows])
+    says(mine, "--with", folder, said="folder has two different kept runs of 'weak', seed 1; give")
     says(mine, "--with", "none.jsonl", said="none.jsonl has no kept runs; expected a file")
     lost = part(whole, "lost", "mine", curves={"a": "curves_of_mine:nothing"})
     says(lost, said="curves.a: curves_of_mine")

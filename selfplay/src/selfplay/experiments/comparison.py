@@ -281,11 +281,12 @@ def _with_kept(comparison: Comparison, rows: Sequence[KeptRun]) -> Comparison:
 def keep_runs(comparison: Comparison, path: Path) -> int:
     """Write a row for each finished run here to a file of kept runs; return how many.
 
-    An existing file is overwritten.
+    An existing file is overwritten, unless no run is finished.
     """
     done = [(arm, run) for arm, _, run in comparison.records() if run.last >= run.planned]
     rows = [row_of(comparison.name, arm, run, comparison.curves) for arm, run in done]
-    write_text(path, msgspec.json.Encoder().encode_lines(rows).decode())
+    if rows:
+        write_text(path, msgspec.json.Encoder().encode_lines(rows).decode())
     return len(rows)
 
 

@@ -107,7 +107,8 @@ def asked(run: RunRecord) -> dict[str, Any]:
 def read_kept(place: Path) -> list[KeptRun]:
     """Read the rows of a file, or of all files `*.jsonl` of a folder.
 
-    Raises RunDirectoryError if there are none, or one cannot be read.
+    Raises RunDirectoryError if there are none, one cannot be read, or two of one arm and seed
+    differ.
     """
     paths = sorted(place.glob("*.jsonl")) if place.is_dir() else [place]
     rows = [row for path in paths for row in read_rows(path, KeptRun)]
@@ -116,6 +117,13 @@ def read_kept(place: Path) -> list[KeptRun]:
             f"{place} has no kept runs; expected a file that `selfplay compare DIR --keep FILE` "
             "wrote, or a folder of such"
         )
+    runs: dict[tuple[str, int], KeptRun] = {}
+    for row in rows:
+        if runs.setdefault((row.arm, row.seed), row) != row:
+            raise RunDirectoryError(
+                f"{place} has two different kept runs of {row.arm!r}, seed {row.seed}; give files "
+                "in which each arm has one run of a seed"
+            )
     return rows
 
 
