@@ -11,6 +11,7 @@ import pytest
 from json_lines import write_rows
 
 from league import LeagueConfig, LeagueError, Outcome, find_cycle, rate
+from league.table import read_rows
 from league_command import run
 
 PAIR = {"member": "a", "opponent": "b"}
@@ -164,6 +165,9 @@ def test_an_empty_cell_is_not_given(nothing):
         (MATCH | {"solved": 3, "attempts": math.inf}, "row 2: attempts is inf"),
         (MATCH | {"solved": 3, "attempts": 2}, "row 2: solved is 3.0; .* <= 2$"),
         (MATCH | {"outcome": 1, "tasks": -1}, "row 2: tasks is -1"),
+        (MATCH | {"outcome": 0.6, "tasks": 1e18}, "row 2: tasks is 1e\\+18; .* <= 1e\\+09$"),
+        (MATCH | {"solved": 1, "attempts": 1e18}, "row 2: tasks is 1e\\+18"),
+        (MATCH | {"outcome": 1, "tasks": 10**400}, "row 2: tasks is 10{400}; expected a finite"),
         ({"winner": "a"}, "row 2: .*, winner and loser, or .*; found winner 'a'$"),
         ({"winner": "a", "loser": "a"}, "row 2: a plays itself; expected two members"),
         ({"winner": "a", "loser": "b", "score": 0.4}, "row 2: score is 0.4; .* >= 0.5 and <= 1$"),
@@ -246,6 +250,11 @@ WRONG_FILES = [
     ("r.csv", "winner,loser\na,b,1\n", "r.csv: line 2: 3 cells; expected 2, as in the first line"),
     ("r.csv", 'winner,loser\n"a,b\nc,d\n', "r.csv: line 2: unexpected end of data; expected a"),
     ("r.csv", b"winner,loser\na,\xff\n", "r.csv: 'utf-8' codec can't decode byte 0xff"),
+    (
+        "r.csv",
+        "winner,loser,score,score\na,b,1,.5\n",
+        "line 1: the column score is there twice; exp",
+    ),
     ("r.csv", "winner,loser\n", "r.csv holds no rows; expected the result of a match in each"),
     (
         "r.jsonl",
@@ -263,6 +272,12 @@ def test_a_wrong_file_is_one_line_with_the_line_in_it(tmp_path, name, content, m
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     assert message in board(path, code=2).stderr
+
+
+def test_spaces_around_a_columns_name_do_not_count(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("teacher, student ,outcome, tasks\na,b,0.6,50\n")
+    assert rate(read_rows(path)) == rate([MATCH | {"outcome": 0.6, "tasks": 50}])
 
 
 def test_a_file_that_cannot_be_opened_is_one_line_with_the_systems_reason(tmp_path):

@@ -1,6 +1,7 @@
 """Errors of a league, each with a class of its own under one root, and checks of numbers."""
 
 import math
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -40,7 +41,7 @@ def check_whole(name: str, value: object, least: int = 0) -> None:
 def check_number(name: str, value: object, low: float = -math.inf, high: float = math.inf) -> None:
     """Raise LeagueError unless the value is a finite number from `low` to `high`."""
     number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-    if not (math.isfinite(number) and low <= number <= high):
+    if not (abs(number) <= sys.float_info.max and low <= number <= high):
         bounds = "a finite number" + ("" if math.isinf(low) else f" >= {low:g}")
         bounds += "" if math.isinf(high) else f" and <= {high:g}"
         raise LeagueError(f"{name} is {value!r}; expected {bounds}")

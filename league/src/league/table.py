@@ -190,6 +190,9 @@ def _json_lines(file: TextIO) -> Iterator[tuple[int, dict[str, Any]]]:
 def _csv_lines(file: TextIO) -> Iterator[tuple[int, dict[str, Any]]]:
     reader = csv.DictReader(file, strict=True)
     try:
+        columns = reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
+        if twice := [name for name, count in Counter(columns).items() if name and count > 1]:
+            raise ValueError(f"line 1: the column {twice[0]} is there twice; expected it once")
         for cells in reader:
             if any(more := cells.pop(None, [])):
                 count = len(cells)
@@ -235,6 +238,7 @@ def _names(row: Mapping[str, Any]) -> tuple[str, str, str]:
     )
 
 
+_MOST_TASKS = 1e9  # of a row; the fit of many more is rounding
 _VOTES = {"model_a": 1.0, "model_b": 0.0, "tie": 0.5, "tie (bothbad)": 0.5}
 
 
@@ -256,7 +260,9 @@ def _result(row: Mapping[str, Any], first: str) -> tuple[float, float]:
             raise ValueError("it has no result; expected outcome, or solved and attempts")
         share = solved / attempts if attempts else 0.5
         tasks = attempts if tasks is None else tasks
-    return share, 1.0 if tasks is None else tasks
+    tasks = 1.0 if tasks is None else tasks
+    check_number("tasks", tasks, 0.0, _MOST_TASKS)
+    return share, tasks
 
 
 def _number(
@@ -265,7 +271,7 @@ def _number(
     """Return the number in a cell; None if it is not given."""
     if (number := _given(row, column)) is None:
         return None
-    with suppress(TypeError, ValueError):  # what is no number is refused as it was found
+    with suppress(TypeError, ValueError, OverflowError):  # refused below, as it was found
         number = float(number)
     check_number(column, number, least, most)
     return float(number)
