@@ -209,12 +209,19 @@ def test_a_start_that_fails_leaves_no_folder(runs, data, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_finished_one_is_left_alone(runs, data, finished):
+def test_a_finished_one_is_left_alone(runs, data, finished, tmp_path):
     out, losses, _ = finished
     before = folder(out)
     said = []
     assert start(runs, data, out, say=said.append) == losses
     assert said == [f"{out} is finished already"]
+    with pytest.raises(
+        RunDirectoryError, match=r"warm was made with another learning_rate; choose"
+    ):
+        start(runs, data, out, learning_rate=0.125)
+    other = write_rows(tmp_path / data.name, [azr_row(n) for n in range(1, 13)])
+    with pytest.raises(RunDirectoryError, match=r"warm was made with another data_sha256; choose"):
+        start(runs, other, out)
     assert folder(out) == before
 
 
@@ -227,6 +234,9 @@ def test_what_was_begun_is_not_resumed_with_other_settings(runs, data, tmp_path)
         start(runs, data, tmp_path / "warm", say=stop)
     with pytest.raises(RunDirectoryError, match="was begun with another steps"):
         start(runs, data, tmp_path / "warm", "steps=7")
+    other = write_rows(tmp_path / data.name, [azr_row(n) for n in range(1, 13)])
+    with pytest.raises(RunDirectoryError, match="was begun with another data_sha256"):
+        start(runs, other, tmp_path / "warm")
 
 
 def test_every_member_of_a_run_starts_from_the_adapter(runs, finished, tmp_path):

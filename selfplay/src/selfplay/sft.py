@@ -31,7 +31,7 @@ from lora_evo.model import (
 )
 from selfplay.config import Config
 from selfplay.errors import RunDirectoryError, SelfplayError
-from selfplay.files.layout import lock
+from selfplay.files.layout import hash_file, lock
 from selfplay.members.population import load_base
 from selfplay.sampling.judge import open_sandbox
 from selfplay.sampling.prompts import require_faithful, template_of
@@ -63,27 +63,33 @@ def fine_tune(
     Takes `config.steps` steps; the learning rate rises over a twentieth of them and falls to a
     tenth. A loss is `{"step", "held_out"}`, the mean cross-entropy of a completion token in nats:
     of the base at step 0, then at each quarter. If it is killed, the same call resumes it, and the
-    result has the same bytes. Raises SelfplayError for data or settings that cannot be used.
+    result has the same bytes. Raises SelfplayError for data or settings that cannot be used, or are
+    others than those that `out` was made with.
     """
     out = Path(os.path.realpath(out))
     work = out.with_name(f"{os.fsdecode(os.fsencode(out.name)[:250])}.part")
+    settings = {**asdict(config), "data": data.name, "batch_size": batch_size}
+    settings |= {"learning_rate": learning_rate, "held_out": held_out}
+    settings |= {"data_sha256": hash_file(data)} if data.is_file() else {}
+    settings = json.loads(json.dumps(settings, default=str))
     if (out / RECORD).is_file():
+        state: dict[str, Any] = json.loads((out / RECORD).read_text())
+        before = state["settings"]
+        if odd := [name for name, v in settings.items() if before.get(name, v) != v]:
+            raise RunDirectoryError(f"{out} was made with another {odd[0]}; choose another --out")
         shutil.rmtree(work, ignore_errors=True)
         say(f"{out} is finished already")
-        state: dict[str, Any] = json.loads((out / RECORD).read_text())
         return list(state["losses"])
     if out.exists():
         kind = "exists and was not made by sft" if out.is_dir() else "is a file"
         raise RunDirectoryError(f"{out} {kind}; choose another --out, a new directory")
     check_output(out, folder=True)
-    settings = {**asdict(config), "data": data.name, "batch_size": batch_size}
-    settings |= {"learning_rate": learning_rate, "held_out": held_out}
     template = template_of(config)
     kinds = [kind.name for kind in template.in_play]
     with open_sandbox(config) as sandbox:
         tasks = read_tasks(data, template, kinds, sandbox, say)
     tasks = _without_held_out(tasks, config, say)
-    fresh = {"settings": json.loads(json.dumps(settings, default=str)), "step": -1, "losses": []}
+    fresh = {"settings": settings, "step": -1, "losses": []}
     state = _resume(work / CHECKPOINT, fresh)
     tokenizer, learner = _open_learner(config, learning_rate)
     require_faithful(tokenizer, config.base)
