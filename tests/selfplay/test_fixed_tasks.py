@@ -136,6 +136,7 @@ def test_all_kinds_of_a_file_are_proved_once_and_a_repeated_row_counts_twice(run
 
 
 IDENTITY = '{"kind": "code_o", "program": "def f(x):\\n    return x", "input": "1", "output": "1"}'
+NO_NUMBER = IDENTITY.replace("}", ', "solve_rate": NaN}')
 
 
 @pytest.mark.parametrize(
@@ -146,6 +147,7 @@ IDENTITY = '{"kind": "code_o", "program": "def f(x):\\n    return x", "input": "
         ('{"program": 3}', "steps=1", "line 1"),
         (IDENTITY, "rollout.kinds=[code_o,code_f]", "has no valid task of code_f; give some, or"),
         (IDENTITY, "rollout.tasks_order=solve_rate", "or --set rollout.tasks_order=shuffled"),
+        (NO_NUMBER, "rollout.tasks_order=solve_rate", "or --set rollout.tasks_order=shuffled"),
     ],
 )
 def test_a_wrong_file_is_one_line_and_leaves_nothing(runs, tmp_path, text, own, said):

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,8 @@ def _fixed(
         )
     if config.rollout.tasks_order == "solve_rate":
         for task, row in rows:
-            if not isinstance(row.get("solve_rate"), int | float):
+            rate = row.get("solve_rate")
+            if not isinstance(rate, int | float) or isnan(rate):
                 raise ConfigError(
                     f"rollout.tasks_order is solve_rate, and {place} has none for "
                     f"{task.program or task.input!r}; expected a number in every row, as `selfplay "
