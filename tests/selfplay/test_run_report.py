@@ -15,7 +15,7 @@ from rich.console import Console
 
 from selfplay.errors import RunDirectoryError
 from selfplay.files.record import read_run
-from selfplay.reports.charts import curves
+from selfplay.reports.charts import curves, rejected
 from selfplay.reports.findings import conclusion, warnings_of
 from selfplay.reports.progress import Progress
 from selfplay.reports.run_page import PLUS_MINUS, choose, report, report_charts, summary
@@ -245,6 +245,19 @@ def test_signs_of_a_collapse_in_ten_steps_of_enough_tasks_are_named(tmp_path):
         row["solve_rates"] = [3, 0, 0, 0, 0, 1]
     write_rows(run / "metrics.jsonl", rows)
     assert len(warnings_of(read_run(run))) == 3, "half of the steps tell"
+
+
+def test_shares_of_refused_proposals_are_of_all_that_were_written(tmp_path):
+    home = make_run(tmp_path / "run", steps=4)
+    rows = read_rows(home / "metrics.jsonl")
+    for row in rows:  # `proposed` counts those that were judged and are not held out
+        row["kinds"] = {"code_o": {"proposed": 4, "valid_share": 0.5, "solve_rate": 0.5}}
+        row["rejected"] = {"exception": 2, "held_out": 10, "sandbox_error": 2}
+        row["infra_errors"] = {"proposals": 2, "attempts": 0}
+    write_rows(home / "metrics.jsonl", rows)
+    (points,) = rejected(read_run(home)).to_dict()["datasets"].values()
+    shares = {row["reason"]: row["value"] for row in points}
+    assert shares == {"held_out": 62.5, "exception": 12.5, "sandbox_error": 12.5}
 
 
 def test_a_member_of_whom_nothing_was_judged_has_no_gain_and_no_fall(measured, tmp_path):

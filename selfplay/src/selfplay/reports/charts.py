@@ -11,6 +11,7 @@ import altair as alt
 from selfplay.files.intervals import mean_and_error
 from selfplay.files.record import Life, Points, RunRecord, downsample, smooth
 from selfplay.files.rows import BASE, START, BirthRow
+from selfplay.tasks.held_out import HELD_OUT
 
 MOST_POINTS, MOST_REASONS = 200, 8
 FEW = 8
@@ -301,7 +302,9 @@ def lineage(run: RunRecord) -> alt.LayerChart | None:
 def rejected(run: RunRecord) -> alt.LayerChart | None:
     """Return the commonest reasons of rejected proposals, as shares of all proposals."""
     totals = sum((Counter(step.rejected) for step in run.steps), Counter[str]())
-    pairs = [(s, max(1, sum(kind.proposed for kind in s.kinds.values()))) for s in run.steps]
+    counts = [sum(kind.proposed for kind in step.kinds.values()) for step in run.steps]
+    apart = [s.rejected.get(HELD_OUT, 0) + s.infra_errors.get("proposals", 0) for s in run.steps]
+    pairs = [(s, max(1, n + more)) for s, n, more in zip(run.steps, counts, apart, strict=True)]
     reasons = {
         name: [(step.step, step.rejected.get(name, 0) / count) for step, count in pairs]
         for name, _ in totals.most_common(MOST_REASONS)
