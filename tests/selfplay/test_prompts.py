@@ -281,6 +281,8 @@ def test_every_text_of_a_task_is_looked_at():
             task = replace(plain, **{part: (text,) if part.endswith("s") else text})
             said = tokens.why_not(task)
             assert said.startswith(f"its {part.removesuffix('s')} holds {token!r}")
+    half = tokens.why_not(replace(plain, message="cut \ud83d in two"))
+    assert half == "its message holds '\\ud83d', half a character, which has no tokens"
 
 
 def test_a_task_is_refused_for_a_mark_that_is_written_or_that_its_program_makes_of_pieces():
