@@ -71,6 +71,8 @@ def test_one_seed_of_every_arm_comes_first_and_all_arms_are_compared_with_the_fi
         ({"arms": {"../one": {}}}, "cannot name a directory"),
         ({"arms": {"a b": {}, "a-b": {}}}, "cannot name a directory"),
         ({"seeds": [1, 1]}, "expected different whole numbers"),
+        ({"set": {"seed": 3}}, "seed is of one run; expected `seeds` of the plan"),
+        ({"arms": {"one": {"seed": 3}}}, "seed is of one run; expected `seeds` of the plan"),
         ({"set": {"lr": 1.0}}, "unknown key lr; did you mean learner.learning_rate?"),
         ({"contrasts": [["one", "tow two"]]}, "'tow two'; expected one of one, two two"),
     ],
