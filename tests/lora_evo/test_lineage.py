@@ -86,6 +86,15 @@ def test_verify_finds_parents_by_content(bred):
     assert result.problems == ()
 
 
+def test_adapters_behind_links_are_found_once(bred):
+    pool = bred / "pool"
+    write_child("average", [bred / "c", bred / "p2"], pool / "deep" / "own", seed=5)
+    for link, target in (("a", "deep/own"), ("c", "../c"), ("loop", ".."), ("p2", "../p2")):
+        (pool / link).symlink_to(target)
+    assert verify(pool / "deep" / "own", pool).identical
+    assert [member.name for member in family([pool])] == ["c", "own", "d", "p1", "p2"]
+
+
 def test_verify_sees_a_missing_parent(bred):
     result = verify(bred / "d", [bred / "p2"])
     assert not result.identical

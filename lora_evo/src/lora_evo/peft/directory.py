@@ -214,16 +214,21 @@ def combine(config: AdapterConfig, digests: Mapping[str, str]) -> str:
 
 
 def adapter_folders(roots: Iterable[Path]) -> list[Path]:
-    """Return all adapter directories at or below the roots, sorted, without hidden ones."""
-    folders: dict[Path, Path] = {}
-    for root in roots:
+    """Return all adapter directories at or below the roots, sorted, without hidden ones.
+
+    Links are followed; a folder that also is there without one has that name.
+    """
+    folders: dict[str, Path] = {}  # those seen, by their real paths
+    waiting = list(roots)
+    for root in waiting:  # links in the folders come last
         if not root.is_dir():
             raise LoraEvoError(f"{root} {no_adapter(root)}, or a folder of them")
-        for file in sorted(root.rglob(CONFIG_FILE)):
-            folder = file.parent
-            if not any(part.startswith(".") for part in folder.relative_to(root).parts):
-                folders.setdefault(folder.resolve(), folder)
-    return sorted(folders.values())
+        for place, names, _ in os.walk(root):
+            names[:] = sorted(name for name in names if not name.startswith("."))
+            if folders.setdefault(os.path.realpath(place), Path(place)) != Path(place):
+                names.clear()
+            waiting += [path for name in names if (path := Path(place, name)).is_symlink()]
+    return sorted(folder for folder in folders.values() if (folder / CONFIG_FILE).is_file())
 
 
 def readable(
