@@ -2,11 +2,13 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 import torch
 
 from lora_evo import (
+    LoraEvoError,
     content_hash,
     family,
     load_adapter,
@@ -93,6 +95,15 @@ def test_adapters_behind_links_are_found_once(bred):
         (pool / link).symlink_to(target)
     assert verify(pool / "deep" / "own", pool).identical
     assert [member.name for member in family([pool])] == ["c", "own", "d", "p1", "p2"]
+
+
+def test_parents_of_bases_in_unlike_bits_are_refused(bred):
+    record = replace(read_lineage(bred / "c"), quantization="4-bit nf4")
+    (bred / "c" / "lineage.json").write_text(record.to_json())
+    child = write_child("average", [bred / "p2", bred / "c"], bred / "e", seed=1)
+    assert child.quantization == "4-bit nf4", "what has no lineage is not known"
+    with pytest.raises(LoraEvoError, match="a base in 4-bit nf4 and in plain weights"):
+        write_child("average", [bred / "d", bred / "c"], bred / "f", seed=1)
 
 
 def test_verify_sees_a_missing_parent(bred):

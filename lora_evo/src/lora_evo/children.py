@@ -358,6 +358,11 @@ def write_child(
     )  # fmt: skip
     readers = [parent for parent in birth.parents if isinstance(parent, AdapterReader)]
     records = [record for record in map(read_lineage, folders) if record]
+    if len(bits := {record.quantization or "plain weights" for record in records}) > 1:
+        raise LoraEvoError(
+            f"the parents belong to a base in {' and in '.join(sorted(bits))}, as their "
+            f"{LINEAGE_FILE} say; choose parents of one"
+        )
     with appearing(target, overwrite=overwrite) as draft:
         slots = ((path, slot) for path, slot, _ in birth.grow())
         write_adapter(draft, birth.config, layout_of(readers, birth.config), slots)
