@@ -6,8 +6,8 @@ import pytest
 import torch
 from probabilities import ROUNDING
 
-from lora_evo import LoraEvoError
-from lora_evo.model import Request, SupervisedLearner, TokenPair, derive_seed
+from lora_evo import Adapter, LoraEvoError, load_adapter, save_adapter
+from lora_evo.model import Request, SupervisedLearner, TokenPair, derive_seed, open_engine
 from lora_evo.model.hf_engine import choose, keep_likely
 
 PROMPTS = ("<|solve_o|>def f(a):\n    return a<|input|>5<|think|>", "x", "hello <|input|>", "ab")
@@ -74,7 +74,19 @@ def test_the_context_window_bounds_a_completion(engine):
 
 
 @pytest.mark.parametrize(
-    ("request_", "message"), [(Request("x", "three"), "one, two"), (Request(""), "prompt is empty")]
+    ("request_", "message"),
+    [
+        (Request("x", "three"), "one, two"),
+        (Request(""), "prompt is empty"),
+        (Request("x", max_tokens=0), "has 0, expected a max_tokens of at least 1"),
+        (Request("x", temperature=-1.0), "has -1.0, expected a temperature"),
+        (Request("x", temperature=float("inf")), "temperature"),
+        (Request("x", temperature=1.0, top_p=0.0), "top_p"),
+        (Request("x", temperature=1.0, top_k=-1), "has -1, expected a top_k of 0 .all. or above"),
+        (Request("x", stop="ab"), "has 'ab', expected a stop of texts in a tuple"),
+        (Request("x", stop=("ab", "")), "none empty"),
+        (Request((5, -100)), "token -100 is below 0"),
+    ],
 )
 def test_bad_requests_are_refused(engine, request_, message):
     with pytest.raises(LoraEvoError, match=message):
@@ -90,6 +102,30 @@ def test_a_token_that_the_model_has_no_row_for_is_refused_in_prompts_and_texts(e
     for pair in (TokenPair((1, rows), (2,)), TokenPair((1,), (2, rows))):
         with pytest.raises(LoraEvoError, match=line):
             SupervisedLearner(engine.adapters).mean_loss(0, [pair])
+
+
+def test_a_row_without_tokens_or_with_a_masked_label_has_no_loss(engine):
+    learner = SupervisedLearner(engine.adapters)
+    for odd, words in (
+        (TokenPair((), (5, 6)), "prompt or completion is empty"),
+        (TokenPair((5, 6), ()), "prompt or completion is empty"),
+        (TokenPair((5, 6), (7, -100)), "token -100"),
+    ):
+        for pairs in ([odd], [TokenPair((2, 3), (4, 5)), odd]):
+            with pytest.raises(LoraEvoError, match=words):
+                learner.probabilities(0, pairs)
+
+
+def test_logits_that_are_not_finite_are_no_sample(model_folder, make_saved_adapter, tmp_path):
+    adapter = load_adapter(make_saved_adapter(tmp_path / "a", 1))
+    slots = {p: replace(s, A=s.A * 1e3, B=s.B * 1e4) for p, s in adapter.slots.items()}
+    save_adapter(Adapter(adapter.config, slots), tmp_path / "large")
+    engine = open_engine("hf", str(model_folder), {"one": tmp_path / "large"}, device="cpu")
+    assert torch.isfinite(torch.tensor(engine.generate([Request("x", "one", 4)])[0].logprobs)).all()
+    with pytest.raises(LoraEvoError, match=r"logits of one are not finite.*dtype=float32"):
+        open_engine(
+            "hf", str(model_folder), {"one": tmp_path / "large"}, device="cpu", dtype="float16"
+        )
 
 
 def test_seeds_differ_by_every_key_its_type_and_its_place():

@@ -58,6 +58,22 @@ class Request:
             raise TypeError("the prompt is a text, expected token ids: see Engine.tokenise")
         return self.prompt
 
+    def check(self) -> None:
+        """Raise LoraEvoError for an empty prompt, and for a setting that draws no token."""
+        if not self.prompt_ids:
+            raise LoraEvoError("a prompt is empty, expected at least one token")
+        stop: Any = self.stop
+        for expected, fits in {
+            "max_tokens of at least 1": self.max_tokens >= 1,
+            "temperature of 0 or above": 0 <= self.temperature < math.inf,
+            "top_p above 0, up to 1": 0 < self.top_p <= 1,
+            "top_k of 0 (all) or above": self.top_k >= 0,
+            "stop of texts in a tuple, none empty": not isinstance(stop, str) and all(stop),
+        }.items():
+            if not fits:
+                found = getattr(self, expected.partition(" ")[0])
+                raise LoraEvoError(f"a request has {found!r}, expected a {expected}")
+
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
@@ -113,11 +129,16 @@ class Engine(ABC):
         for request in tokenised:
             if request.adapter not in (None, *self.versions):
                 raise unknown_adapter(str(request.adapter), self.versions)
-            if not request.prompt_ids:
-                raise LoraEvoError("a prompt is empty, expected at least one token")
+            request.check()
             refuse_unknown(request.prompt_ids, self.vocabulary)
         with closing(self._stream(tokenised)) as samples:
             for i, rollout in samples:
+                if any(map(math.isnan, rollout.logprobs)):
+                    raise LoraEvoError(
+                        f"the logits of {rollout.adapter or 'the base'} are not finite, so that no "
+                        "token can be drawn; try dtype=float32 or dtype=bfloat16, or go back to a "
+                        "checkpoint from before training diverged"
+                    )
                 yield i, replace(rollout, text=self._text(rollout))
 
     @abstractmethod
@@ -201,7 +222,10 @@ def embedding_rows(model: Any) -> int:
 
 
 def refuse_unknown(ids: Iterable[int], rows: float) -> None:
-    """Raise LoraEvoError for a token id beyond the rows of the model's embedding."""
+    """Raise LoraEvoError for a token id below 0 or beyond the rows of the model's embedding."""
+    ids = tuple(ids)
+    if (first := min(ids, default=0)) < 0:
+        raise LoraEvoError(f"token {first} is below 0, as masked labels are; expected a token's id")
     if (last := max(ids, default=0)) >= rows:
         raise LoraEvoError(
             f"the tokenizer makes a token of number {last}, and the model's embedding has {rows} "

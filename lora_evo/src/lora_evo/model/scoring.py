@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from lora_evo.errors import LoraEvoError
 from lora_evo.model.checkpointing import checkpointed, layers_of, lower_mmap_threshold
 from lora_evo.model.decoding import padded, turning_length
 from lora_evo.model.engine import embedding_rows, refuse_unknown
@@ -158,9 +159,11 @@ class Scorer:
     def laid(self, rows: Sequence[Completed], members: Sequence[int]) -> LaidRows:
         """Return rows as tensors on the model's device. members: each row's index in the stack.
 
-        Raises LoraEvoError for a token that the model does not have.
+        Raises LoraEvoError for a token that the model does not have, and for a row without tokens.
         """
         for row in rows:
+            if not (row.prompt_ids and row.completion_ids):
+                raise LoraEvoError("a prompt or completion is empty, expected a token or more each")
             refuse_unknown(row.prompt_ids + row.completion_ids, self._vocabulary)
         prompts, completions = [row.prompt_ids for row in rows], [r.completion_ids for r in rows]
         device, lengths = self.adapters.device, list(map(len, completions))
