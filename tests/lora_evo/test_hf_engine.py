@@ -1,5 +1,6 @@
 """The hf engine against the model itself, and its promises on randomness."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -126,6 +127,13 @@ def test_logits_that_are_not_finite_are_no_sample(model_folder, make_saved_adapt
         open_engine(
             "hf", str(model_folder), {"one": tmp_path / "large"}, device="cpu", dtype="float16"
         )
+
+
+def test_a_base_with_an_adapter_in_its_folder_is_refused(model_folder, adapter_folders, tmp_path):
+    for folder in (adapter_folders["one"], model_folder):
+        shutil.copytree(folder, tmp_path / "both", dirs_exist_ok=True)
+    with pytest.raises(LoraEvoError, match=r"holds an adapter, too .adapter_config.json."):
+        open_engine("hf", str(tmp_path / "both"), device="cpu")
 
 
 def test_seeds_differ_by_every_key_its_type_and_its_place():

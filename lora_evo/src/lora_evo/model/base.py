@@ -24,6 +24,7 @@ from lora_evo.errors import LoraEvoError, first_line
 from lora_evo.model.four_bit import in_four_bits, keep_layout, loading, quantization
 from lora_evo.model.vllm_server import refuse_second_import
 from lora_evo.peft.config import MERGE
+from lora_evo.peft.directory import CONFIG_FILE
 from lora_evo.peft.lineage import read_lineage
 from lora_evo.peft.names import as_in
 
@@ -162,6 +163,7 @@ def load_base_model(
     """
     with uncollected():
         from transformers import AutoConfig
+        from transformers.utils import find_adapter_config_file
 
     source = _found(resolve(name))
     # Large tensors get pages of their own: glibc could not reuse their holes.
@@ -171,6 +173,11 @@ def load_base_model(
     try:
         with quiet():
             config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+            if find_adapter_config_file(source):
+                raise LoraEvoError(
+                    f"it holds an adapter, too ({CONFIG_FILE}), which transformers would put on it;"
+                    " move the adapter into a folder of its own"
+                )
             model, info = model_class(config).from_pretrained(
                 source, dtype=kind, output_loading_info=True, trust_remote_code=False,
                 **loading(config, device, load_in_4bit),
