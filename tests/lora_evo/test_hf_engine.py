@@ -129,6 +129,15 @@ def test_logits_that_are_not_finite_are_no_sample(model_folder, make_saved_adapt
         )
 
 
+def test_an_engine_of_no_known_kind_or_of_no_rows_is_refused(model_folder):
+    for kind, rows, words in (
+        ("VLLM", 4, "the engine is 'VLLM'; expected hf or"),
+        ("hf", 0, "max_r"),
+    ):
+        with pytest.raises(LoraEvoError, match=words):
+            open_engine(kind, str(model_folder), device="cpu", max_rows=rows)
+
+
 def test_a_base_with_an_adapter_in_its_folder_is_refused(model_folder, adapter_folders, tmp_path):
     for folder in (adapter_folders["one"], model_folder):
         shutil.copytree(folder, tmp_path / "both", dirs_exist_ok=True)

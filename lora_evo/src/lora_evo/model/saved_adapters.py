@@ -6,7 +6,7 @@ import torch
 
 from lora_evo import Adapter, adapter_hash, load_adapter
 from lora_evo.compare import any_update
-from lora_evo.errors import LoraEvoError
+from lora_evo.errors import LoraEvoError, checked_count
 from lora_evo.model.base import (
     BaseModel,
     choose_device,
@@ -43,6 +43,9 @@ def open_engine(
     batch. any_base: accept adapters whose configuration names another base model, or whose lineage
     names another 4-bit format. load_in_4bit: as for `load_base_model`. Raises LoraEvoError.
     """
+    if kind not in ("hf", "vllm"):
+        raise LoraEvoError(f"the engine is {kind!r}; expected hf or vllm")
+    checked_count("max_rows", max_rows)
     target = choose_device(device)
     on_gpu = bool(adapters) and target.type == "cuda"
     if kind == "vllm":
