@@ -1,6 +1,7 @@
 """Recovery: planted curves, their summary, and children trained on a tiny model."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -145,7 +146,7 @@ def pair(one):
 
 def blank():
     config = AdapterConfig.new(
-        r=4, lora_alpha=4, target_modules=["q_proj", "down_proj"], base_model_name_or_path="b"
+        r=4, lora_alpha=4, target_modules=["q_proj", "down_proj"], base_model_name_or_path="base"
     )
     slots = {}
     for layer in range(2):
@@ -165,7 +166,7 @@ def home(tmp_path_factory):
     learner = SupervisedLearner(stack, learning_rate=3e-2)
     for step in range(1, 201):
         learner.step(0, [pair(ROWS[i]) for i in drawn(40, 8, step, 99)])
-    parent = export_adapter(stack, 0, "b")
+    parent = export_adapter(stack, 0, "base")
     assert learner.mean_loss(0, [pair(r) for r in ROWS[40:]]) < 0.5
     save_adapter(parent, folder / "p")
     rows = [{"prompt": r.prompt, "completion": r.completion} for r in ROWS]
@@ -238,6 +239,14 @@ def recovered(home):
     )  # fmt: skip
     assert [type(layer) for layer in base.model.modules()] == layers
     return found, calls
+
+
+def test_adapters_of_another_base_are_not_trained(home):
+    parent, child = load_adapter(home / "p"), load_adapter(home / "c")
+    other = replace(child, config=replace(child.config, base_model_name_or_path="other"))
+    line = "the child is an adapter of the base model 'other', not of 'base'; name the right --mod"
+    with pytest.raises(LoraEvoError, match=line):
+        recovery(load(home), {"p": parent}, other, ROWS)
 
 
 def test_a_child_recovers_and_a_fresh_adapter_does_not(recovered):

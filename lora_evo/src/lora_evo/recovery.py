@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from lora_evo.model.base import BaseModel, fitted
+from lora_evo.model.base import BaseModel, check_base, fitted
 from lora_evo.model.stacked_lora import import_adapter, stack_saved, starting_a
 from lora_evo.model.supervised import SupervisedLearner, drawn
 from lora_evo.peft.adapter import Adapter, Slot
@@ -135,6 +135,8 @@ def recovery(
     )
     checks = (*(check for check in USUAL_CHECKS if check < steps), steps)
     named = {"the child": child, **{f"parent {name}": p for name, p in parents.items()}}
+    for name, adapter in named.items():
+        check_base(base, adapter, name, " (or, if both mean one, edit adapter_config.json)")
     adapters = {name: fitted(base, adapter, name) for name, adapter in named.items()}
     child, first, *_ = adapters.values()  # members 0, 1 and so on of the stack
     curves: dict[str, list[Curve]] = {CHILD: [], CONTINUED: [], RESET: []}

@@ -254,12 +254,7 @@ def fitted(base: BaseModel, adapter: Adapter, folder: str, any_base: bool = True
     and, without any_base, names this base.
     """
     if not any_base:
-        named = adapter.config.base_model_name_or_path
-        if named and not same_base(named, base.name):
-            raise LoraEvoError(
-                f"{folder} is an adapter of the base model {named!r}, not of {base.name!r}; "
-                "name the right --model, or accept it with --any-base"
-            )
+        check_base(base, adapter, folder, ", or accept it with --any-base")
         check_bits(base.quantization, folder, " (--load-in-4bit), or accept it with --any-base")
     if experts := sorted(filter(None, map(adapter.config.parameter, adapter.slots))):
         raise LoraEvoError(
@@ -286,6 +281,16 @@ def fitted(base: BaseModel, adapter: Adapter, folder: str, any_base: bool = True
             f"{base.name}; they differ in {odd[0]}"
         )
     return adapter
+
+
+def check_base(base: BaseModel, adapter: Adapter, who: str, more: str = "") -> None:
+    """Raise LoraEvoError, with `more` at its end, if an adapter names another base model."""
+    named = adapter.config.base_model_name_or_path
+    if named and not same_base(named, base.name):
+        raise LoraEvoError(
+            f"{who} is an adapter of the base model {named!r}, not of {base.name!r}; "
+            f"name the right --model{more}"
+        )
 
 
 def check_bits(quantization: str | None, folder: str, more: str = "") -> None:
