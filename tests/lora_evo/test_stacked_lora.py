@@ -4,12 +4,19 @@ import math
 import pytest
 import torch
 from probabilities import ROUNDING
+from small_models import small_model
 from tiny_families import other_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from lora_evo import Adapter, LoraEvoError, Slot
+from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot
 from lora_evo.model.stacked_linear import BASE
-from lora_evo.model.stacked_lora import export_adapter, import_adapter, put_on, stack_adapters
+from lora_evo.model.stacked_lora import (
+    export_adapter,
+    import_adapter,
+    merge_adapter,
+    put_on,
+    stack_adapters,
+)
 
 ROUTES = {
     "equal groups": [0, 0, 1, 1, 2, 2],
@@ -198,6 +205,25 @@ def test_an_adapter_that_does_not_fit_is_refused_and_changes_nothing(tiny):
     assert all(
         torch.equal(p, b) for p, b in zip(adapters.parameters_of(0).values(), before, strict=True)
     )
+
+
+def test_a_merge_that_would_change_more_or_less_than_the_adapter_is_refused(tiny):
+    qwen, gpt = tiny.qwen(), small_model("gpt2", n_embd=32, n_layer=1, n_head=2)
+    square = "transformer.h.0.attn.c_proj"  # a Conv1D, whose weights are the transpose
+    for model, path, out, words in (
+        (qwen, "lm_head", tiny.vocabulary, "lm_head has its weights in common with another layer"),
+        (gpt, square, 32, f"has no linear module {square}"),
+    ):
+        width = 64 if model is qwen else 32
+        config = AdapterConfig.new(r=2, lora_alpha=2, target_modules=["q_proj", path])
+        slots = {path: Slot(torch.ones(2, width), torch.ones(out, 2), 1.0)}
+        if model is qwen:
+            first = "model.layers.0.self_attn.q_proj"
+            slots = {first: Slot(torch.ones(2, 64), torch.ones(64, 2), 1.0), **slots}
+        before = copy.deepcopy(model.state_dict())
+        with pytest.raises(LoraEvoError, match=words):
+            merge_adapter(model, Adapter(config, slots))
+        assert all(torch.equal(before[name], now) for name, now in model.state_dict().items())
 
 
 def test_wrong_arguments(tiny):

@@ -6,6 +6,7 @@ outside of one the model is the base.
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from lora_evo import Adapter, AdapterConfig, Slot
 from lora_evo.errors import LoraEvoError
-from lora_evo.model.base import model_class
+from lora_evo.model.base import check_shapes, linear_shapes, model_class
 from lora_evo.model.engine import unknown_adapter
 from lora_evo.model.lean_layers import patch_llama_modules
 from lora_evo.model.stacked_linear import BASE, Route, Routing, StackedLoRALinear
@@ -256,7 +257,18 @@ def import_adapter(
 
 @torch.no_grad()
 def merge_adapter(model: Any, adapter: Adapter) -> None:
-    """Add the update scale * B A of an adapter to the dense weights of a model, in place."""
+    """Add the update scale * B A of an adapter to the dense weights of a model, in place.
+
+    Raises LoraEvoError, and changes nothing, where that is not all that the adapter does.
+    """
+    check_shapes("the adapter", adapter, linear_shapes(model), "the model")
+    owners = Counter(id(weight) for _, weight in model.named_parameters(remove_duplicate=False))
+    for path in adapter.slots:
+        if owners[id(model.get_submodule(path).weight)] > 1:
+            raise LoraEvoError(
+                f"{path} has its weights in common with another layer (tie_word_embeddings), which "
+                f"would change, too: give each its own weights, or leave {path} out of the adapter"
+            )
     for path, slot in adapter.slots.items():
         weight = model.get_submodule(path).weight
         update = slot.scale * (slot.B.float() @ slot.A.float())
