@@ -140,7 +140,8 @@ class AdapterConfig:
         if missing := [name for name in ("peft_type", "r", "lora_alpha") if name not in raw]:
             raise LoraEvoError(f"adapter_config.json has no field {' and no '.join(missing)}")
         for name, kind in _KINDS.items():
-            if not isinstance(raw.get(name) or kind(), kind):
+            raw[name] = raw.get(name) or kind()
+            if not isinstance(raw[name], kind):
                 raise LoraEvoError(f"{name} is {raw[name]!r}; expected a {kind.__name__}")
         for name in ("target_modules", "exclude_modules", "target_parameters"):
             if raw.get(name) is not None and not isinstance(raw[name], str):
