@@ -7,6 +7,7 @@ import pytest
 import torch
 from probabilities import ROUNDING
 from safetensors.torch import load_file, save_file
+from small_models import small_model
 from tiny_families import other_model
 
 from lora_evo import write_child
@@ -73,6 +74,21 @@ def in_peft(model, *folders):
         model = tuned.merge_and_unload()
     with torch.no_grad():
         return names, model.eval()(input_ids=torch.arange(3, 15)[None], use_cache=False).logits
+
+
+@pytest.mark.parametrize(("start", "r", "rank"), [("orthogonal", 4, 3), ("mica", 12, 24)])
+def test_a_merge_loads_in_peft_at_a_rank_that_its_parents_start_has_not(tmp_path, start, r, rank):
+    base, settings = small_model(), {"target_modules": ["v_proj"], "r": r}
+    parents = [
+        saved(base, tmp_path / name, seed, {**settings, "init_lora_weights": start})
+        for seed, name in enumerate("pq")
+    ]
+    write_child("merge_cat", parents, tmp_path / "child", weights=(1, 1))
+    if rank < r:
+        write_child("merge_svd", parents, tmp_path / "cut", parameters={"rank": rank})
+        in_peft(base, tmp_path / "cut")
+    _, logits = in_peft(base, *parents)
+    assert torch.allclose(in_peft(base, tmp_path / "child")[1], logits, atol=10 * ROUNDING)
 
 
 @pytest.mark.parametrize("family", PAIRS)

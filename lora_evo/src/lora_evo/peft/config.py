@@ -181,7 +181,12 @@ class AdapterConfig:
         """Return this configuration with one rank for all modules, and alpha for an equal scale."""
         ratio = rank / self.r
         alpha = self.lora_alpha * (math.sqrt(ratio) if self.use_rslora else ratio)
-        return replace(self, r=rank, lora_alpha=alpha, rank_pattern={}, alpha_pattern={})
+        start = self.rest.get("init_lora_weights")
+        # PEFT makes these starts, to load weights over them, for even ranks and narrow ones alone.
+        unfit = start == "mica" or (start == "orthogonal" and rank % 2)
+        rest = {**self.rest, "init_lora_weights": True} if unfit else self.rest
+        plain = replace(self, rank_pattern={}, alpha_pattern={}, rest=rest)
+        return replace(plain, r=rank, lora_alpha=alpha)
 
     def on(self, paths: Iterable[str], parameters: Iterable[str] = ()) -> Self:
         """Return this configuration for exactly these modules and slots of bare parameters, by
