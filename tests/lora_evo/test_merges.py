@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from by_hand import dense
+from by_hand import changed, dense, same
 from lora_evo_command import call, refused
 
 from lora_evo import (
@@ -107,6 +107,10 @@ def test_one_adapter_is_resized_and_negated(home, make_adapter):
         for path, slot in back.slots.items():
             assert torch.equal(slot.A, parent.slots[path].A)
             assert torch.equal(slot.B, -parent.slots[path].B)
+    opposite = changed(plain, lambda a, b: (a, -b))
+    for method in ("ties", "dare_ties"):
+        less = merge([parent, plain], method, weights=(1, -0.5), density=0.6)
+        assert same(less, merge([parent, opposite], method, weights=(1, 0.5), density=0.6))
     call("merge", "p1", "--out", "m", "--set", "rank=2")
     assert load_adapter("m").config.r == 2
     assert verify("m").identical

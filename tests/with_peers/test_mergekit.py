@@ -45,8 +45,10 @@ def check_equal(merged, parents, mergekits):
 @pytest.mark.parametrize("weights", [(1, 1, 1), (2, 0.3, 1), (1, -0.5, 0.25), (0.4, 0, 0.6)])
 @pytest.mark.parametrize("density", [0.2, 0.5, 1.0])
 def test_ties_of_updates_is_mergekits(parents, weights, density):
-    def mergekits(path, updates):
-        return by_mergekit("ties", updates, weights, density, normalize=True, rescale=False)
+    def mergekits(path, updates):  # a negative weight may turn the elected sign in mergekit
+        plain = [-u if w < 0 else u for w, u in zip(weights, updates, strict=True)]
+        sizes = list(map(abs, weights))
+        return by_mergekit("ties", plain, sizes, density, normalize=True, rescale=False)
 
     merged = merge(parents, "ties", weights=weights, density=density, rank=WIDTH)
     check_equal(merged, parents, mergekits)

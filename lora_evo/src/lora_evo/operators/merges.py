@@ -78,9 +78,10 @@ def merge_ties(setup: Setup) -> Recipe:
 
         D_k' = the `density` largest entries of w_k D_k by magnitude, in each module
         sign = sign(sum_k D_k'), entry by entry, + for 0
-        D    = sum_k D_k' [sign] / sum_k w_k [sign]
+        D    = sum_k D_k' [sign] / sum_k |w_k| [sign]
 
-    with [sign] = 1 if the entry of D_k' has the elected sign, else 0: mergekit's `ties`.
+    with [sign] = 1 if the entry of D_k' has the elected sign, else 0: mergekit's `ties`, but for
+    negative weights, with which mergekit's D may have the other sign.
     TIES-Merging (Yadav et al., arXiv 2306.01708) on effective updates; PEFT's `ties` trims and
     elects on the entries of A and of B. The result may have full rank, and truncation may lose
     much of it: the lineage says how much.
@@ -155,7 +156,7 @@ def _of_entries(setup: Setup, sparsify: Sparsify, *, elect: bool, normalise: boo
             update = part(index)
             agrees = update * signs > 0
             total += update.mul_(agrees)
-            counted.add_(agrees, alpha=weight)
+            counted.add_(agrees, alpha=abs(weight))
         return total.div_(counted.masked_fill_(counted == 0, 1.0)) if normalise else total
 
     def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
