@@ -1,8 +1,10 @@
 """Limits, streams, several inputs and the end of a sandbox; programs by the hundred: `corpus`."""
 
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -35,6 +37,28 @@ def test_many_are_lazy_and_in_order(sandbox: Sandbox) -> None:
     assert [next(stream).output for _ in range(30)] == [str(i) for i in range(1, 31)]
     assert taken <= 30 + 8 * sandbox.workers
     stream.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("program", "input"),
+    [
+        ("def f(s):\n    return list(s)", "{SET}"),
+        ("def f(s, *, k):\n    return [*s[0][0], *k[1]]", "([{SET}],), k={1: {SET}}"),
+        ("def f(n):\n    return list({SET})", "0"),
+        ("def f(ñ):\n    def g():\n        yield from [x for x in {SET}]\n    return [*g()]", "0"),
+    ],
+    ids=["input", "inside an input", "program", "loop of a program"],
+)
+def test_a_set_is_in_the_order_of_python(sandbox: Sandbox, program: str, input: str) -> None:
+    numbers = random.Random(1)
+    sets = [[8, 0], [59, 35, 22], [1, 2, 3, 17, 33]]
+    sets += [[numbers.randint(-9, 300) for _ in range(n)] for n in range(1, 20)]
+    texts = ["{" + ", ".join(map(str, members)) + "}" for members in sets]
+    pairs = [(program.replace("{SET}", text), input.replace("{SET}", text)) for text in texts]
+    for (text, call), verdict in zip(pairs, sandbox.check_many(pairs), strict=True):
+        names: dict[str, Any] = {}
+        exec(text, names)
+        assert (verdict.status, verdict.output) == ("ok", str(eval(f"f({call})", names))), call
 
 
 ALONE = """

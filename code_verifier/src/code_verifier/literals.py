@@ -37,10 +37,14 @@ def parse_literal(text: str, max_chars: int = MAX_CHARS) -> Any:
         raise LiteralError(f"not a Python literal: {error.msg}") from None
 
 
-def parse_arguments(text: str, max_chars: int = MAX_CHARS) -> Arguments:
+def parse_arguments(
+    text: str, max_chars: int = MAX_CHARS, change: ast.NodeTransformer | None = None
+) -> Arguments:
     """Return positional and keyword arguments from the text between the parentheses of a call.
-    Every argument must be a literal. Raises LiteralError."""
-    return _arguments(_call(text, max_chars))
+    Every argument must be a literal. change: of the tree, before it is read. Raises
+    LiteralError."""
+    call = _call(text, max_chars)
+    return _arguments(change.visit(call) if change else call)
 
 
 def read_arguments(text: str, max_chars: int) -> tuple[tuple[Any, ...], dict[str, Any], str]:

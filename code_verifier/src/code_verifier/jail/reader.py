@@ -12,6 +12,7 @@ import marshal
 import signal
 import unicodedata
 from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 from code_verifier.errors import LiteralError, Status
@@ -60,8 +61,12 @@ def _read(text: str, input: str, chars: int) -> tuple[str, int, bytes]:
         args, kwargs = parse_arguments(input, chars)
     except LiteralError as error:
         return error.status, 0, _bytes(str(error))
-    flags |= wire.CHANCE * ("{" in input and _holds_set([args, kwargs]))
-    return Status.OK, flags, marshal.dumps((code, args, kwargs))
+    if has_set := "{" in input and _holds_set([args, kwargs]):
+        args, kwargs = parse_arguments(input, chars, _AsWritten())
+    flags |= wire.CHANCE * has_set
+    if _holds_frozenset(code):
+        code = text.removeprefix("\ufeff")
+    return Status.OK, flags, marshal.dumps((code, args, kwargs, has_set))
 
 
 @lru_cache(maxsize=1)  # one program may come with many inputs
@@ -78,6 +83,22 @@ def _compile(text: str) -> tuple[str, int, Any]:
     except FAILURES as error:
         return Status.SYNTAX_ERROR, 0, _bytes(describe(error))
     return Status.OK, flags, code
+
+
+class _AsWritten(ast.NodeTransformer):
+    """Makes each set a tuple, see `wire.SET`."""
+
+    def visit_Set(self, node: ast.Set) -> ast.expr:
+        mark = ast.Constant(wire.SET)  # type: ignore[arg-type]  # which only marshal sees
+        return ast.Tuple([mark, *node.elts], ast.Load())
+
+
+def _holds_frozenset(code: CodeType) -> bool:
+    """Whether marshal would sort the members of a set that the compiler made a constant, so that
+    the child has to compile the program."""
+    kinds = set(map(type, code.co_consts))
+    inner = (part for part in code.co_consts if type(part) is CodeType)
+    return frozenset in kinds or any(map(_holds_frozenset, inner))
 
 
 def _bytes(reason: str) -> bytes:
