@@ -132,9 +132,6 @@ def script(task: bytes, room: mmap.mmap) -> NoReturn:
     try:
         exec(compile(request["prelude"], "<prelude>", "exec"), main.__dict__)
         exec(compile(request["program"], "<solution>", "exec", dont_inherit=True), main.__dict__)
-        for thread in threading.enumerate():  # as at the end of an interpreter
-            if thread is not threading.current_thread() and not thread.daemon:
-                thread.join()
     except SystemExit as error:
         status = error.code if isinstance(error.code, int) else int(error.code is not None)
         room[:8] = (status & 0xFF).to_bytes(8, "little")
@@ -142,6 +139,8 @@ def script(task: bytes, room: mmap.mmap) -> NoReturn:
         name = type.__dict__["__name__"].__get__(type(error)).encode()[:200]
         room[8 : 8 + len(name)] = name
         code = RAISED
+    with suppress(BaseException):
+        threading._shutdown()  # type: ignore[attr-defined]  # waits, as at an interpreter's end
     atexit._run_exitfuncs()
     for stream in (sys.stdout, streams[1]):
         try:
