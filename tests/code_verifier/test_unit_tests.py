@@ -86,6 +86,8 @@ ADD = "def add(a, b):\n    return a + b"
         (CALLS, "class Solution:\n    def add(self, a, b): return a + b", "class Solution: pass"),
         ({"fn_name": "presses", "inputs": [["LOL"]], "outputs": [[9]]}, "def presses(t): return 9",
          "def presses(t): return 8"),
+        ({"fn_name": "f", "inputs": [[[2, 4]], [[6]]], "outputs": [[1, 2], [3]]},
+         "def f(x): return [n // 2 for n in x]", "def f(x): return x[0] // 2"),
         ({"fn_name": "g", "inputs": [[{"1": "a"}]], "outputs": [[{"2": "b"}]]},
          "def g(d): return {k + 1: 'b' for k in d}", "def g(d): return d"),
         ({"fn_name": "g", "inputs": [[1]], "outputs": [[[1, 2], [3, 4]]]},

@@ -85,7 +85,8 @@ def read_tests(row: Mapping[str, Any]) -> Suite:
     if not row.get("entry_point") and not row.get("fn_name"):
         return Suite(_join_lines("inputs", inputs), _join_lines("outputs", outputs), setup=setup)
     boxed = row.get("entry_point") is None  # as APPS has them
-    pairs = [_call(*pair, boxed) for pair in zip(inputs, outputs, strict=True)]
+    single = boxed and all(isinstance(x, list | tuple) and len(x) == 1 for x in outputs)
+    pairs = [_call(*pair, boxed, single) for pair in zip(inputs, outputs, strict=True)]
     entry = text_field(row, "entry_point", "fn_name")
     draw = not any(name in row for name in _LIVECODEBENCH)  # which compares what is returned
     return Suite(tuple(p[0] for p in pairs), tuple(p[1] for p in pairs), entry, setup, draw)
@@ -168,9 +169,9 @@ def _join_lines(name: str, items: Sequence[Any]) -> tuple[str, ...]:
     return text_list({name: texts}, name)
 
 
-def _call(arguments: Any, output: object, boxed: bool) -> tuple[bytes, bytes]:
-    """The arguments of one call, and the values that it may return, marshalled. boxed: the value
-    may be the first item of a list, and keys of objects that look like numbers are numbers."""
+def _call(arguments: Any, output: Any, boxed: bool, single: bool) -> tuple[bytes, bytes]:
+    """The arguments of one call, and the values that it may return, marshalled. boxed: keys of
+    objects that look like numbers are numbers. single: the value may be the list's only item."""
     values: list[Any] = [output]
     if isinstance(arguments, str) and isinstance(output, str):
         arguments, values = _arguments(arguments), [_value(output)]
@@ -182,7 +183,7 @@ def _call(arguments: Any, output: object, boxed: bool) -> tuple[bytes, bytes]:
     elif boxed:
         arguments = [_number_keys(item) for item in arguments]
         values = [_number_keys(output)]
-        values += [_number_keys(output[0])] if isinstance(output, list) and output else []
+        values += [_number_keys(output[0])] if single else []
         lists = [v for v in values if isinstance(v, list) and all(isinstance(i, list) for i in v)]
         values += [list(map(tuple, rows)) for rows in lists]  # JSON has no tuples
     try:
