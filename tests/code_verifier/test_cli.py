@@ -375,6 +375,9 @@ def test_rows_that_no_answer_can_solve_are_named(tmp_path: Path) -> None:
     assert lines[0] == "bad: not solved: test 1: not true: 'assert f(1) == 2'"
     assert lines[1].startswith("empty: unreadable: no tests")
     assert lines[2] == "4 rows"
+    write(tmp_path / "in", good, bad | {"id": 0}, bad | {"id": None, "task_id": 0})
+    lines = CliRunner().invoke(main, ["check-rows", str(tmp_path / "in")]).stdout.splitlines()
+    assert [line.partition(":")[0] for line in lines[:2]] == ["0", "0"]  # and not 2 and 3, as lines
     write(tmp_path / "in", good)
     result = CliRunner().invoke(main, ["check-rows", str(tmp_path / "in"), "--json"])
     assert result.exit_code == 0

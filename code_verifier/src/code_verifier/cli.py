@@ -29,7 +29,7 @@ from code_verifier.rewards import check_row, shared_runner
 from code_verifier.sandbox import Sandbox
 from code_verifier.scripts.runner import ScriptRunner
 from code_verifier.tasks import Limits, Task
-from code_verifier.user_files import Row, id_of, program_of, text_field, text_list
+from code_verifier.user_files import Row, id_of, name_of, program_of, text_field, text_list
 
 _tell = partial(click.echo, err=True)
 _Option = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -243,7 +243,7 @@ def check_rows(rows: Path, as_json: bool, **settings: Any) -> int:
 def _prove_row(sandbox: Sandbox, tests: Sequence[Callable[[], None]], line: int, row: Row) -> Row:
     """The status of a row: whether its own solution solves it. tests: before the first task, and
     before the first tests of whole programs."""
-    name = row.get("id") or row.get("task_id") or line
+    name = name_of(row, line)
     try:
         tests[row.get("kind") is None]()
         grade = check_row(row, sandbox)

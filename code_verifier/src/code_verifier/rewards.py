@@ -23,7 +23,7 @@ from code_verifier.scripts.runner import ScriptRunner
 from code_verifier.scripts.suites import Suite, read_tests
 from code_verifier.syntax import bound_names, parse_program
 from code_verifier.tasks import Grade, Task
-from code_verifier.user_files import program_of, require_type
+from code_verifier.user_files import name_of, program_of, require_type
 
 Parse = Callable[[str], str | None]
 """Finds the answer in a completion's text, or None."""
@@ -199,7 +199,7 @@ def _check_once(task: Task | Suite, row: Mapping[str, Any], sandbox: Sandbox | N
     if grade is None or grade.judged:
         _checked.add(hash(task))
     if grade is not None and grade.judged and grade.score == 0.0:
-        name = row.get("id") or row.get("task_id") or str(row)[:SHOWN]
+        name = name_of(row, str(row)[:SHOWN])
         warnings.warn(
             f"row {name}: not even its own solution passes ({grade.reason}), so that every answer "
             "gets 0; type `code-verifier check-rows FILE` to find all such rows",

@@ -153,6 +153,12 @@ def id_of(row: Mapping[str, Any], place: str | int | None = None) -> str | int |
     return name
 
 
+def name_of(row: Mapping[str, Any], place: str | int) -> Any:
+    """Return the row's `id` or `task_id`, which may be 0, for a message; else its place."""
+    names = (row.get("id"), row.get("task_id"))
+    return next((name for name in names if name not in (None, "")), place)
+
+
 @contextmanager
 def open_results(path: Path, sources: Sequence[Path]) -> Iterator[Callable[[Row], None]]:
     """Open the results of reading `sources`, and yield the function that writes one row, whole.
