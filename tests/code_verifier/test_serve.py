@@ -107,7 +107,7 @@ def test_files_are_read_and_imported_from_memory(server: Server) -> None:
 def test_files_are_found_by_the_usual_ways_of_reading(
     server: Server, read: str, output: str
 ) -> None:
-    files = {"a.txt": base64.b64encode(b"hey").decode(), "m/b.txt": None}
+    files = {"a.txt": base64.encodebytes(b"hey").decode(), "m/b.txt": None}
     code = "import codecs, os, runpy\nfrom pathlib import Path\n"
     code += f"print({read})"
     assert run(server, code, files=files)["run_result"]["stdout"] == output + "\n"
@@ -190,6 +190,7 @@ def test_a_body_that_trickles_in_is_given_up(monkeypatch: pytest.MonkeyPatch) ->
         ({"code": "1", "fetch_files": ["a"]}, 400, "fetch_files"),
         ({"code": "1", "run_timeout": -1}, 400, "run_timeout"),
         ({"code": "1", "files": {"a": "x"}}, 400, "base64"),
+        ({"code": "1", "files": {"a": "some text"}}, 400, "base64"),
     ],
 )
 def test_what_cannot_be_used_is_refused(

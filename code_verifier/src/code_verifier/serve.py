@@ -193,7 +193,8 @@ def run_code(runner: ScriptRunner, body: bytes) -> Row:
 
 def _decode_files(files: Any) -> dict[str, bytes]:
     with suppress(ValueError, TypeError, AttributeError):
-        return {name: base64.b64decode(text or "") for name, text in files.items()}
+        texts = {name: re.sub(r"[\r\n]", "", text or "") for name, text in files.items()}
+        return {name: base64.b64decode(text, validate=True) for name, text in texts.items()}
     raise CodeVerifierError("expected 'files' as an object of names with their content in base64")
 
 
