@@ -213,6 +213,7 @@ def test_a_deceitful_program_fails(runner: ScriptRunner, program: str, row: dict
         ({"public_tests": [1]}, "expected an object"),
         ({"entry_point": "f", "inputs": [1], "outputs": [1]}, "list of arguments"),
         ({"entry_point": "f", "inputs": ["a=1"], "outputs": ["1"]}, "expected positions"),
+        ({"entry_point": "f", "inputs": ["2"], "outputs": ["two"]}, "its output 'two' is neither"),
     ],
 )
 def test_a_row_without_tests_is_an_error(row: dict[str, Any], message: str) -> None:

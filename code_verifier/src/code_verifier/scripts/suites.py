@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from code_verifier.errors import CodeVerifierError
+from code_verifier.errors import CodeVerifierError, LiteralError
 from code_verifier.literals import parse_arguments, parse_literal
 from code_verifier.scripts import assertions
 from code_verifier.scripts.assertions import SHOWN, assertion, bound_in, split_condition
@@ -174,7 +174,11 @@ def _call(arguments: Any, output: Any, boxed: bool, single: bool) -> tuple[bytes
     objects that look like numbers are numbers. single: the value may be the list's only item."""
     values: list[Any] = [output]
     if isinstance(arguments, str) and isinstance(output, str):
-        arguments, values = _arguments(arguments), [_value(output)]
+        try:
+            arguments, values = _arguments(arguments), [_value(output)]
+        except LiteralError as error:
+            names = f"the input {arguments[:SHOWN]!r} or its output {output[:SHOWN]!r}"
+            raise CodeVerifierError(f"{names} is neither JSON nor Python: {error}") from None
     elif not isinstance(arguments, Sequence) or isinstance(arguments, str):
         raise CodeVerifierError(
             f"an input is {str(arguments)[:SHOWN]!r}, its output of type {type(output).__name__}; "
