@@ -16,7 +16,7 @@ from evals.tables import as_text
 FENCE = "```python\n{}\n```"
 CASES = {
     "math": (
-        {"question": "1 + 1?", "answer": "It is\n#### 2"},
+        {"prompt": "1 + 1?", "answer": "It is\n#### 2"},
         r"\boxed{4/2}", "#### 3",
     ),
     "exact": ({"problem": "Where?", "answer": "New  York"}, "New York", "new york"),
@@ -44,6 +44,16 @@ def test_a_file_and_a_grader_are_a_benchmark(grader: str, tmp_path: Path) -> Non
     assert load_own("mine", tmp_path / "b.toml").description == "rows of b.toml"
 
 
+@pytest.mark.parametrize("column", ["task_id", "question_id", "idx", "unique_id"])
+@pytest.mark.parametrize("grader", ["math", "exact"])
+def test_samples_find_the_rows_of_their_ids_whatever_these_are_called(
+    column: str, grader: str, tmp_path: Path
+) -> None:
+    rows = [{column: n, "question": f"{n}?", "answer": str(2 * n)} for n in (1, 2, 3)]
+    benchmark = load_own("mine", write_rows(tmp_path / "rows", rows), grader)
+    assert [question.id for question in benchmark.questions] == ["1", "2", "3"]
+
+
 def test_it_is_asked_like_a_published_one_and_in_no_published_average(tmp_path: Path) -> None:
     benchmark = load_own("mine", write_rows(tmp_path / "rows", [CASES["math"][0]]), "math")
     assert benchmark.recipe.template("mine") == benchmark.recipe.template("math500")
@@ -65,6 +75,7 @@ def test_it_is_asked_like_a_published_one_and_in_no_published_average(tmp_path: 
         ("mine", {"answer": "1"}, "exact", "row 1: no question; found the columns answer"),
         ("mine", {"question": "?"}, "exact", "row 1: no text in answer"),
         ("mine", {"question": "?"}, "math", "row 1: no answer"),
+        ("mine", {"question": ["a?", "b?"], "answer": ["1", "2"]}, "math", "row 1: no problem"),
         ("mine", CASES["stdio"][0], "tests", "standard input; choose the grader stdio"),
         ("mine", CASES["tests"][0], "stdio", "functions; choose the grader tests"),
     ],

@@ -138,6 +138,11 @@ def _object(row: Any, place: str) -> Record:
     return row
 
 
+def row_id(row: Record, names: Iterable[str], number: int | str) -> str:
+    """Return the id of a row, from the first of these columns that it has, else `number`."""
+    return str(next((row[name] for name in names if row.get(name) not in (None, "")), number))
+
+
 def _text(data: bytes, place: str) -> str:
     try:
         return (gzip.decompress(data) if data.startswith(_GZIP) else data).decode("utf-8-sig")

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, get_args
 
 from code_verifier import CodeVerifierError, ScriptRunner, read_tests
 from evals.code import livecodebench
-from evals.data import OFFICIAL, Record, read_file
+from evals.data import OFFICIAL, Record, read_file, row_id
 from evals.errors import EvalsError, did_you_mean
 from evals.math import problems as math
 from evals.math.final_answers import extract
@@ -56,7 +56,7 @@ def load_own(name: str, path: Path, grader: str | None = None) -> Benchmark:
 
 
 def _question(place: str, row: Record, number: int, grader: str) -> Question:
-    id = str(next((row[key] for key in ("id", "task_id") if row.get(key) is not None), number))
+    id = row_id(row, ("id", "task_id", *math.IDS), number)
     text = next((row[key] for key in _QUESTIONS if isinstance(row.get(key), str)), "")
     if not text:
         columns = ", ".join(map(str, row)) or "none"

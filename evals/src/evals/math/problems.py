@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from code_verifier import completion_text
-from evals.data import Record
+from evals.data import Record, row_id
 from evals.errors import EvalsError
 from evals.math import grader
 from evals.math.final_answers import canonical_gold, extract
@@ -22,15 +22,16 @@ _ANSWERS = {
 _PLAIN = ("answer", "a text or a number")
 _NUMBERED = ("gsm8k", "minerva_math")
 """Benchmarks without ids on the hub: the id of a row is its number."""
+IDS = ("unique_id", "id", "idx", "task_id", "question_id", "problem_id")
+"""Columns, of which the first present holds the id of a row."""
 
 
 def question(name: str, row: Record, number: int) -> Question:
     """Return the question of a row. number: of the row, from 1. Raises EvalsError in one line for a
     missing column or id, and a row without a right answer."""
     columns, hint = _ANSWERS.get(name, _PLAIN)
-    ids = (row[key] for key in ("unique_id", "id", "idx") if row.get(key) not in (None, ""))
-    problem = str(row.get("problem") or row.get("question") or "")
-    id = str(next(ids, number - 1 if name in _NUMBERED or name not in MATH else ""))
+    problem = _problem(row)
+    id = row_id(row, IDS, number - 1 if name in _NUMBERED or name not in MATH else "")
     column, answer = _answer(name, row)
     parts = {"problem or question": problem, "id": id, columns: column}
     place = f"{name}, row {number}"
@@ -48,6 +49,11 @@ def question(name: str, row: Record, number: int) -> Question:
         raise EvalsError(f"{place}: {error} (in {column})") from None
     fields = {"question": problem, "answer": str(row[column])}
     return Question(id, fields, gold, level if isinstance(level, int) else 0)
+
+
+def _problem(row: Record) -> str:
+    texts = (row[key] for key in ("problem", "question", "prompt") if row.get(key))
+    return next((text for text in texts if isinstance(text, str)), "")
 
 
 def _answer(name: str, row: Record) -> tuple[str, object]:
@@ -68,7 +74,7 @@ def _answer(name: str, row: Record) -> tuple[str, object]:
 def published_rows(name: str, rows: Iterable[Record]) -> Iterator[Record]:
     """Yield rows in the form from which the known fingerprints are computed."""
     for number, row in enumerate(rows):
-        text = str(row.get("problem") or row["question"]).strip()
+        text = _problem(row).strip()
         _, answer = _answer(name, row)
         if isinstance(answer, list):
             answer = ", ".join(map(str, answer))
