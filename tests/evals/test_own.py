@@ -54,6 +54,33 @@ def test_samples_find_the_rows_of_their_ids_whatever_these_are_called(
     assert [question.id for question in benchmark.questions] == ["1", "2", "3"]
 
 
+@pytest.mark.parametrize(
+    ("gold", "response", "right"),
+    [
+        ("It rains.", "It rains.", True),
+        ("U.S.A.", r"\boxed{U.S.A.}", True),
+        ("New York", r"\boxed{\text{New York}}", True),
+        ("red green blue yellow", "<think>red?</think>\nred green blue yellow", True),
+        ("red green blue yellow", "red green blue yellow<|im_end|>", True),
+        ("line one\nline two", "line one\nline two\nQuestion: what?\nline three", True),
+        ("$x$", "$x$", True),
+        ("cafe\u0301", "caf\xe9", True),
+        ("So be it", "So be it", True),
+        ("red green blue yellow", "<think>red green blue yellow", False),
+        (".", "**", False),
+        (".", "", False),
+        ("New York", r"\boxed{\text{Old York}} New York", False),
+    ],
+)
+def test_exact_is_the_marked_answer_or_the_whole_response(
+    gold: str, response: str, right: bool, tmp_path: Path
+) -> None:
+    rows = write_rows(tmp_path / "rows", [{"question": "?", "answer": gold}])
+    benchmark = load_own("mine", rows, "exact")
+    (found,) = evaluate(TableEngine({"": response}), benchmark, recipe="azr")
+    assert [verdict.correct for verdict in found.verdicts] == [right]
+
+
 def test_it_is_asked_like_a_published_one_and_in_no_published_average(tmp_path: Path) -> None:
     benchmark = load_own("mine", write_rows(tmp_path / "rows", [CASES["math"][0]]), "math")
     assert benchmark.recipe.template("mine") == benchmark.recipe.template("math500")
@@ -74,6 +101,8 @@ def test_it_is_asked_like_a_published_one_and_in_no_published_average(tmp_path: 
         ("mine", {"question": "?", "answer": "1"}, "tests", "row 1: no tests"),
         ("mine", {"answer": "1"}, "exact", "row 1: no question; found the columns answer"),
         ("mine", {"question": "?"}, "exact", "row 1: no text in answer"),
+        ("mine", {"question": "?", "answer": " "}, "exact", "row 1: no text in answer"),
+        ("mine", {"question": "?", "answer": True}, "exact", "row 1: no text in answer"),
         ("mine", {"question": "?"}, "math", "row 1: no answer"),
         ("mine", {"question": ["a?", "b?"], "answer": ["1", "2"]}, "math", "row 1: no problem"),
         ("mine", CASES["stdio"][0], "tests", "standard input; choose the grader stdio"),

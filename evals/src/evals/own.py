@@ -7,6 +7,7 @@ stdio  the same, with inputs and outputs of scripts
 """
 
 import tomllib
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
@@ -16,9 +17,9 @@ from evals.code import livecodebench
 from evals.data import OFFICIAL, Record, read_file, row_id
 from evals.errors import EvalsError, did_you_mean
 from evals.math import problems as math
-from evals.math.final_answers import extract
+from evals.math.final_answers import TEXT, extract, trim
 from evals.question import Benchmark, Grading, Pairs, Question, SampleVerdict
-from evals.recipes import CHAT
+from evals.recipes import CHAT, own_turn
 
 Grader: TypeAlias = Literal["math", "exact", "tests", "stdio"]
 _QUESTIONS = ("question", "problem", "prompt", "question_content", "text")
@@ -62,9 +63,11 @@ def _question(place: str, row: Record, number: int, grader: str) -> Question:
         columns = ", ".join(map(str, row)) or "none"
         raise EvalsError(f"{place}: no question; found the columns {columns}")
     if grader == "exact":
-        if not isinstance(row.get("answer"), str | int):
+        answer = row.get("answer")
+        gold = _spaced(str(answer)) if type(answer) in (str, int) else ""
+        if not gold:
             raise EvalsError(f"{place}: no text in answer")
-        return Question(id, {"question": text}, " ".join(str(row["answer"]).split()))
+        return Question(id, {"question": text}, gold)
     try:
         tests = read_tests(row)
     except CodeVerifierError as error:
@@ -79,8 +82,15 @@ def _question(place: str, row: Record, number: int, grader: str) -> Question:
 
 def _grade_exact(pairs: Pairs, how: Grading) -> Iterator[SampleVerdict]:
     for question, sample in pairs:
-        answer = extract(sample.response, how.template).text or sample.response
-        text = " ".join(answer.split())
-        right = text == question.problem
+        gold, marked = question.problem, extract(sample.response, how.template).text or ""
+        words, whole = TEXT.fullmatch(marked), own_turn(sample.response, how.template, str.strip)
+        found = map(_spaced, (marked, words[1] if words else "", whole))
+        answers = list(filter(None, found))
+        right = gold in answers or _spaced(trim(gold)) in answers  # a marked one has no full stop
+        text = gold if right else next(iter(answers), None)
         reason = "same text" if right else "another text"
-        yield SampleVerdict.on(question, sample, right, reason, text or None, gold=question.problem)
+        yield SampleVerdict.on(question, sample, right, reason, text, gold=gold)
+
+
+def _spaced(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", text).split())
