@@ -97,6 +97,7 @@ def test_it_is_asked_like_a_published_one_and_in_no_published_average(tmp_path: 
     ("name", "row", "grader", "message"),
     [
         ("gsm8k", {"question": "?", "answer": "1"}, "math", "'gsm8k' cannot be a benchmark's name"),
+        ("math", {"question": "?", "answer": "1"}, "math", "'math' cannot be a benchmark's name"),
         ("mine", {"question": "?", "answer": "1"}, None, "no grader None; add --grader: "),
         ("mine", {"question": "?", "answer": "1"}, "tests", "row 1: no tests"),
         ("mine", {"answer": "1"}, "exact", "row 1: no question; found the columns answer"),

@@ -28,8 +28,9 @@ _QUESTIONS = ("question", "problem", "prompt", "question_content", "text")
 def load_own(name: str, path: Path, grader: str | None = None) -> Benchmark:
     """Load the benchmark called `name` from a file of rows, or from a TOML file with `file`,
     `grader` and `description`. Raises EvalsError in one line for what cannot be used."""
-    if name in OFFICIAL or not name.isidentifier():
-        raise EvalsError(f"{name!r} cannot be a benchmark's name: it is published, or no word")
+    if name in (*OFFICIAL, "code", "math", "total") or not name.isidentifier():
+        fault = "it is published, or an average's, or no word"
+        raise EvalsError(f"{name!r} cannot be a benchmark's name: {fault}")
     description = f"rows of {path.name}"
     if path.suffix == ".toml":
         try:
