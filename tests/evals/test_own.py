@@ -8,7 +8,15 @@ from evals_commands import fails, run
 from json_lines import read_rows, write_rows
 from sums import TableEngine
 
-from evals import Data, EvalsError, build_table, evaluate, load_benchmark, read_runs
+from evals import (
+    Data,
+    EvalsError,
+    SettingsChanged,
+    build_table,
+    evaluate,
+    load_benchmark,
+    read_runs,
+)
 from evals.own import load_own
 from evals.side_by_side import table_of
 from evals.tables import as_text
@@ -119,6 +127,17 @@ def test_what_cannot_be_one_is_an_error_of_one_line(
     (tmp_path / "b.toml").write_text("grader = 3")
     fails(2, "expected `file` and `grader`", "run", "--model", "nano", "--benchmark",
           f"mine={tmp_path / 'b.toml'}", "--out", tmp_path / "out")  # fmt: skip
+
+
+def test_another_grader_is_another_run(tmp_path: Path) -> None:
+    rows, engine = write_rows(tmp_path / "rows", [CASES["math"][0]]), TableEngine({"": "4/2"})
+    for grader in ("math", "exact"):
+        evaluate(engine, load_own("mine", rows, grader), recipe="azr", out=tmp_path / grader)
+    with pytest.raises(SettingsChanged, match="graded by math', now .*graded by exact'"):
+        evaluate(engine, load_own("mine", rows, "exact"), recipe="azr", out=tmp_path / "math")
+    runs = read_runs(tmp_path / "math", tmp_path / "exact")
+    _, table = table_of(runs, against="base (math)")
+    assert (table.differences, "their graders differ" in as_text(table)) == ((), True)
 
 
 def test_other_rows_under_a_published_name_are_marked(tmp_path: Path) -> None:

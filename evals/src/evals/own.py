@@ -52,8 +52,9 @@ def load_own(name: str, path: Path, grader: str | None = None) -> Benchmark:
         grade = livecodebench.grade if runs_programs else _grade_exact
     like = "livecodebench" if runs_programs else "math500"
     return Benchmark(
-        name, description, questions, grade, CHAT.covering(name, like), source.content_hash,
-        (f"{len(questions)} rows",), sandbox=ScriptRunner if runs_programs else None, like=like,
+        name, description, questions, grade, CHAT.covering(name, like),
+        f"{source.content_hash}, graded by {grader}", (f"{len(questions)} rows",),
+        sandbox=ScriptRunner if runs_programs else None, like=like,
     )  # fmt: skip
 
 

@@ -95,7 +95,8 @@ def _opponents(
         for other in choices:
             if run.settings.get("benchmark_hash") != other.settings.get("benchmark_hash"):
                 pair = f"{run.name} and {other.name} are not compared on {run.benchmark}"
-                notes.append(f"{pair}: their questions or right answers come from different files")
+                unlike = "their questions or right answers come from different files"
+                notes.append(f"{pair}: {unlike}, or their graders differ")
             elif other is not run:
                 opponents[run.name, run.benchmark] = other.name
     return opponents, notes
