@@ -263,7 +263,9 @@ def test_a_limit_takes_from_every_level() -> None:
 TWICE = "def twice(x):\n    return 2 * x\n"
 NAMES = ("HumanEval/900", "HumanEval/901", "60", "Mbpp/900")
 BENCHMARK = replace(
-    sums(), questions=tuple(Question(name, {"prompt": f"# {name}\n"}, "") for name in NAMES)
+    sums(),
+    name="humaneval_plus",
+    questions=tuple(Question(name, {"prompt": f"# {name}\n"}, "") for name in NAMES),
 )
 
 
@@ -294,6 +296,16 @@ def test_evalplus_json_lines(tmp_path: Path) -> None:
     assert read(path) == found
 
 
+def test_a_completion_goes_on_from_a_prompt_of_evalplus_alone(tmp_path: Path) -> None:
+    texts = "4", "```python\nx = 4\n```"
+    path = write_rows(tmp_path / "in", [{"task_id": "sums/2", "completion": t} for t in texts])
+    found = saved_samples(path, sums())[0]
+    assert [(sample.response, sample.solution) for sample in found] == [
+        ("4", "4"),
+        (texts[1], None),
+    ]
+
+
 P0 = '{"id": "p0", "response": "x"}'
 
 
@@ -308,8 +320,8 @@ P0 = '{"id": "p0", "response": "x"}'
         ([P0, '{"id": "p1", "response": "x", "truncated": 1}'], "truncated cannot be 1"),
         ([P0, '{"id": "p0", "response": "x", "sample": 0}'], "line 2: .* came before"),
         (['{"task_id": "x", "solution": 3}'], "line 1: neither solution nor completion"),
-        (['{"task_id": "x", "solution": ""}'], "sums has no task 'x'|holds no samples"),
-        (['{"id": "x", "response": "y"}'], "sums has no task 'x'"),
+        (['{"task_id": "x", "solution": ""}'], "humaneval_plus has no task 'x'|holds no samples"),
+        (['{"id": "x", "response": "y"}'], "humaneval_plus has no task 'x'"),
         (['{"doc_id": 1, "resps": [["a"]]}'], "found fields doc_id, resps; expected"),
         (['{"question": "q", "answer": "a"}'], "found fields question, answer; expected"),
         ([], "holds no samples"),

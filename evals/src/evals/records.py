@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import code_verifier
-from evals.data import Record, parse_object
+from evals.data import OFFICIAL, Record, parse_object
 from evals.errors import EvalsError
-from evals.question import Benchmark, Question, Sample, SampleVerdict
+from evals.question import Benchmark, Sample, SampleVerdict
 from evals.recipes import Limits, Recipe, template_of
 
 _VERDICT = tuple(field.name for field in fields(SampleVerdict) if field.name != "details")
@@ -98,7 +98,9 @@ def saved_samples(path: Path, benchmark: Benchmark) -> tuple[list[Sample], list[
     of_evalplus = all("task_id" in row for _, row in rows)
     if not of_evalplus and ("response" not in rows[0][1] or "task_id" in rows[0][1]):
         raise EvalsError(f"{path}: found fields {', '.join(list(rows[0][1])[:8])}; {_EXPECTED}")
-    everything = list(_programs(rows, questions)) if of_evalplus else read_samples(path)
+    continued = benchmark.name in OFFICIAL and OFFICIAL[benchmark.name].cache
+    prompts = {id: q.fields["prompt"] for id, q in questions.items() if continued}
+    everything = list(_programs(rows, prompts)) if of_evalplus else read_samples(path)
     samples = [sample for sample in everything if sample.id in questions]
     strangers = [sample.id for sample in everything if sample.id not in questions]
     if strangers and not (of_evalplus and samples):
@@ -112,19 +114,19 @@ def saved_samples(path: Path, benchmark: Benchmark) -> tuple[list[Sample], list[
     return samples, notes
 
 
-def _programs(
-    rows: Sequence[tuple[str, Record]], questions: Mapping[str, Question]
-) -> Iterator[Sample]:
-    """The samples of rows {"task_id", "solution"} (whole programs) or {"task_id", "completion"}."""
+def _programs(rows: Sequence[tuple[str, Record]], prompts: Mapping[str, str]) -> Iterator[Sample]:
+    """The samples of rows {"task_id", "solution"} (whole programs) or {"task_id", "completion"}.
+    prompts: those that completions go on from. Of others, one with fences is a response."""
     counts: Counter[str] = Counter()
     for place, row in rows:
         name, solution = str(row["task_id"]), row.get("solution")
-        if solution is None and isinstance(row.get("completion"), str):
-            prompt = questions[name].fields.get("prompt", "") if name in questions else ""
-            solution = prompt + row["completion"]
+        completes = solution is None and isinstance(row.get("completion"), str)
+        if completes:
+            solution = prompts.get(name, "") + row["completion"]
         if not isinstance(solution, str):
             raise EvalsError(f"{place}: neither solution nor completion; found {', '.join(row)}")
-        yield Sample(name, counts[name], solution, solution=solution)
+        whole = not completes or name in prompts or "```" not in solution
+        yield Sample(name, counts[name], solution, solution=solution if whole else None)
         counts[name] += 1
 
 
