@@ -19,6 +19,7 @@ from evals.scores import (
     adjust,
     average,
     averages,
+    base_rate,
     majority,
     problem_scores,
     score_members,
@@ -74,6 +75,15 @@ def test_pass_at_k_and_its_opposite_are_shares_of_subsets(n: int, c: int) -> Non
         wanted = sum(all(i < c for i in subset) for subset in subsets) / len(subsets)
         assert problem_scores(found, k, "pass^k")["p"] == pytest.approx(wanted, abs=1e-12)
     assert problem_scores(found)["p"] == pytest.approx(problem_scores(found, 1)["p"])
+
+
+def test_the_base_tests_are_counted_by_task_as_all_tests_are() -> None:
+    passes = [("a", "pass")] + [("b", "fail")] * 9 + [("b", None)]
+    verdicts = [
+        SampleVerdict(id, place, 0, None, "", "", False, {"base": status})
+        for place, (id, status) in enumerate(passes)
+    ]
+    assert base_rate(verdicts) == 0.5
 
 
 def test_pass_at_k_of_many_samples_neither_overflows_nor_cancels() -> None:

@@ -19,6 +19,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from evals.errors import EvalsError
@@ -360,9 +361,14 @@ def by_level(verdicts: Iterable[SampleVerdict]) -> dict[int, list[SampleVerdict]
 
 
 def base_rate(verdicts: Sequence[SampleVerdict]) -> float | None:
-    """Return the share of samples that pass the base tests; None where there are no such tests."""
-    statuses = [v.details["base"] for v in verdicts if v.details.get("base") is not None]
-    return statuses.count(ProgramOutcome.PASS) / len(statuses) if statuses else None
+    """Return the mean over tasks of the share of samples that pass the base tests, as the rate is;
+    None where there are no such tests."""
+    statuses: dict[str, list[bool]] = defaultdict(list)
+    for verdict in verdicts:
+        if (status := verdict.details.get("base")) is not None:
+            statuses[verdict.id].append(status == ProgramOutcome.PASS)
+    shares = [Fraction(sum(passes), len(passes)) for passes in statuses.values()]
+    return float(sum(shares) / len(shares)) if shares else None
 
 
 def not_judged(verdicts: Iterable[SampleVerdict]) -> str:
