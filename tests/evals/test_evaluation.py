@@ -226,6 +226,19 @@ def test_killed_at_a_change_a_run_resumes_to_the_same_files(tmp_path: Path, ever
             break
 
 
+def test_a_result_of_other_verdicts_is_no_result(tmp_path: Path) -> None:
+    evaluate(TableEngine(GOLD), sums(), out=tmp_path)
+    (result,) = tmp_path.rglob("result.json")
+    whole = result.read_bytes()
+    evaluate(TableEngine(GOLD), sums(), out=tmp_path, limit=4)
+    result.write_bytes(whole)  # as where a command is killed between the verdicts and the result
+    with pytest.raises(EvalsError, match="result.json is of other verdicts"):
+        read_runs(tmp_path)
+    evaluate(TableEngine(GOLD), sums(), out=tmp_path, limit=4)
+    (found,) = read_runs(tmp_path)
+    assert (found.partial, len(found.verdicts)) == (True, 4)
+
+
 def test_changed_settings_and_strange_files_are_refused(tmp_path: Path) -> None:
     engine = TableEngine({})
     ask(engine, tmp_path, limit=4)

@@ -18,7 +18,7 @@ from evals.data import OFFICIAL, parse_object
 from evals.errors import EvalsError, SettingsChanged
 from evals.members import Group
 from evals.question import Sample, SampleVerdict
-from evals.scores import Row, base_rate, by_level, score, summary
+from evals.scores import Row, base_rate, by_level, count, score, summary
 from lora_evo.files import append_text, lock_folder, remove_empty, sweep, write_text
 
 RESULT_FILE = "result.json"
@@ -184,6 +184,7 @@ def read_run(folder: Path) -> Run:
         row = json.loads(path.read_bytes())
         group = row["group"] and Group(**row["group"])
         run = Run(**{name: row[name] for name in _STORED}, group=group, folder=folder)
+        counts = {name: row["overall"][name] for name in count([])}
     except (ValueError, RecursionError, KeyError, TypeError) as error:
         text = f"{path} is damaged, or not a result of `evals run` ({error!r})"
         raise EvalsError(text) from error
@@ -195,6 +196,9 @@ def read_run(folder: Path) -> Run:
         id, number = error.args[0]
         fault = f"{folder} has a verdict on sample {number} of {id}, but no such sample"
         raise EvalsError(f"{fault}; finish it with `evals run`") from None
+    if counts != count(verdicts):  # a command ended between the two files
+        fault = f"{folder}: {RESULT_FILE} is of other verdicts than verdicts.jsonl"
+        raise EvalsError(f"{fault}; finish it with `evals run`")
     texts = records.read_prompts(folder / "prompts.jsonl")
     prompts = {v.id: texts[v.id] for v in verdicts if v.id in texts}
     return replace(run, samples=subset, verdicts=verdicts, prompts=prompts)

@@ -341,14 +341,21 @@ def summary(verdicts: Sequence[SampleVerdict], benchmark: str) -> dict[str, Any]
     ill_formed, truncated (shares of all samples)."""
     row, samples = score(verdicts, benchmark), len(verdicts)
     return {
-        "tasks": len({verdict.id for verdict in verdicts}),
-        "samples": samples,
-        "solved": sum(verdict.correct is True for verdict in verdicts),
+        **count(verdicts),
         "rate": row.value if row.problems else None,
         "interval": row.interval,
         "ill_formed": sum(not verdict.well_formed for verdict in verdicts) / max(1, samples),
         "truncated": sum(verdict.truncated for verdict in verdicts) / max(1, samples),
         "ungraded": row.ungraded,
+    }
+
+
+def count(verdicts: Sequence[SampleVerdict]) -> dict[str, int]:
+    """Return the numbers of tasks, of samples, and of right ones."""
+    return {
+        "tasks": len({verdict.id for verdict in verdicts}),
+        "samples": len(verdicts),
+        "solved": sum(verdict.correct is True for verdict in verdicts),
     }
 
 
