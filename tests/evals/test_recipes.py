@@ -195,7 +195,7 @@ def test_a_recipe_of_ones_own_shows_examples(
     part = make_plan(benchmark, recipe=str(recipe), limit=3).prompts(None)
     assert part == {id: prompts[id] for id in "012"}
     other = make_plan(benchmark, recipe=str(recipe), examples=rows_of(tmp_path / "new", 90, 2))
-    assert ("90+0?" in other.prompts(None)["0"]) == ("examples_file" in more)
+    assert ("90+0?" in other.prompts(None)["0"]) == ("examples = " not in more)
     engine = TableEngine({"A:": "#### 3"})
     (run,) = evaluate(engine, benchmark, recipe=str(recipe), out=tmp_path / "out")
     assert (run.overall.value, engine.asked[0].stop) == (1 / 6, ("Q:",))
@@ -223,6 +223,21 @@ def test_a_recipe_that_cannot_be_used_is_refused_in_one_line(
     with pytest.raises((EvalsError, OSError), match=message) as caught:
         make_plan(benchmark, recipe=str(recipe)).prompts(None)
     assert "\n" not in str(caught.value)
+
+
+def test_examples_may_hold_numbers_and_no_lists(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(RECIPE.format(more=""))
+    benchmark = load_benchmark("gsm8k", Data(rows_of(tmp_path / "test.jsonl", 0, 1)))
+    rows = [{"question": "a", "answer": 5}, {"question": "b", "answer": 0.5}]
+    settings = {
+        "recipe": str(tmp_path / "mine.toml"),
+        "examples": write_rows(tmp_path / "rows", rows),
+    }
+    prompt = make_plan(benchmark, **settings).prompts(None)["0"]
+    assert prompt.startswith("Q: a\nA: 5\nQ: b\nA: 0.5\n")
+    write_rows(tmp_path / "rows", [*rows[1:], {"question": "b", "answer": [5]}])
+    with pytest.raises(EvalsError, match="the field 'answer' is of type list; expected a text"):
+        make_plan(benchmark, **settings).prompts(None)
 
 
 def test_recipes_of_lm_eval_end_in_the_question() -> None:

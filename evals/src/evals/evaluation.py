@@ -1,6 +1,7 @@
 """Evaluate adapters on a benchmark: plan the requests, sample responses, grade them."""
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -109,6 +110,8 @@ def make_plan(benchmark: Benchmark | str, **sampling: Unpack[Sampling]) -> Plan:
     temperature = recipe.temperature if temperature is None else temperature
     top_p, top_k = sampling.get("top_p", 1.0), sampling.get("top_k", 0)
     template = recipe.template(loaded.name)
+    if not (math.isfinite(temperature) and 0 < top_p <= 1):
+        raise EvalsError(f"temperature {temperature:g} and top-p {top_p:g} cannot be sampled with")
     if n > 1 and temperature == 0:
         raise EvalsError(f"{n} samples at temperature 0 are all the same; add --temperature 1")
     if (top_p < 1 or top_k > 0) and temperature == 0:
@@ -187,8 +190,8 @@ def choose_recipe(
     chosen = find_recipe(recipe) if isinstance(recipe, str) else recipe
     chosen = chosen.covering(benchmark.name, benchmark.like)
     template = chosen.template(benchmark.name)
-    if template.examples_file:
-        template = replace(template, examples_file=str(examples or template.examples_file))
+    if examples and template.shots and not template.examples:
+        template = replace(template, examples_file=str(examples))
     return replace(chosen, templates={**chosen.templates, benchmark.name: template})
 
 

@@ -242,7 +242,11 @@ def _fill(template: Template, fields: Mapping[str, str], place: str) -> str:
         if name not in fields:
             names = ", ".join(fields) or "none"
             raise EvalsError(f"{place}: the problem has no field {name!r}; found {names}")
-        return fields[name].strip() if template.stripped else fields[name]
+        if not isinstance(fields[name], str | int | float):
+            kind = type(fields[name]).__name__
+            raise EvalsError(f"{place}: the field {name!r} is of type {kind}; expected a text")
+        text = str(fields[name])
+        return text.strip() if template.stripped else text
 
     return _FIELD.sub(value, template.text)
 
