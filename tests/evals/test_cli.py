@@ -113,6 +113,10 @@ def grading(folder: Path, *answers: tuple[str, str]) -> tuple[Path, Path, tuple[
     return samples, out, ("grade", "gsm8k", samples, "--data", data, "--out", out)
 
 
+def test_a_measure_of_several_samples_needs_their_number(finished) -> None:
+    fails(2, "--measure maj@k needs a number", "report", finished[0], "--measure", "maj@k")
+
+
 def test_grade_takes_saved_responses(tmp_path: Path) -> None:
     texts = (("0", r"\boxed{2}"), ("0", r"\boxed{3}"), ("1", "?"))
     samples, out, arguments = grading(tmp_path, *texts)
@@ -192,6 +196,12 @@ def test_wrong_use_is_one_line_and_exit_code_two(
     fails(2, "add --temperature", *start, "--n", 2, "--out", out)
     fails(2, "add --temperature", *start, "--top-k", 2, "--out", out)
     fails(2, "--top-p", *start, "--top-p", 0, "--out", out)
+    for option in ("--temperature", "--top-p"):
+        fails(2, "cannot be sampled with", *start, "--temperature", 1, option, "nan", "--out", out)
+    fails(2, "--grader is of questions of your own", *start, "--grader", "exact", "--out", out)
+    own = ("--benchmark", f"mine={data[3].partition('=')[2]}", "--grader", "math")
+    fails(2, "names its own data", *start[:5], *own, "--data", "other.jsonl", "--out", out)
+    fails(2, "no prompt shows examples", *start, "--examples", "lost.jsonl", "--out", out)
     fails(2, "no base model is named", "run", *data, "--out", out)
     twice = ("--adapter", adapter_folders["one"], "--adapter", f"one={adapter_folders['two']}")
     fails(2, "two adapters are called 'one'", *start, *twice, "--out", out)

@@ -103,6 +103,10 @@ def load_named(
     FILE may also be a release on the hub. Raises EvalsError for a spec that is for none of names.
     """
     files: dict[str, str] = {}
+    if grader and not any("=" in name for name in names):
+        raise EvalsError(
+            f"--grader is of questions of your own, NAME=FILE; found {', '.join(names)}"
+        )
     for spec in specs:
         name, equals, file = spec.partition("=")
         if not equals or name not in benchmark_names():
@@ -118,6 +122,8 @@ def load_named(
     for name in names:
         title, equals, file = name.partition("=")
         source = files.get(name)
+        if source and (equals or title.startswith(Tasksets.PREFIX)):
+            raise EvalsError(f"--data {source}: {name} names its own data; leave one out")
         if title.startswith(Tasksets.PREFIX):
             benchmarks.append(load_taskset(title, file))
         elif equals:

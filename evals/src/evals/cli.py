@@ -204,6 +204,9 @@ def run(
 
         require_vllm()
     plans = [make_plan(benchmark, **sampling) for benchmark in _load(benchmarks, files, grader)]
+    templates = [plan.recipe.template(plan.benchmark.name) for plan in plans]
+    if (examples := sampling["examples"]) and all(not t.examples_file for t in templates):
+        raise EvalsError(f"--examples {examples}: no prompt shows examples of a file; see --recipe")
     for plan in plans:
         plan.benchmark.try_sandbox(allow_weak)
     members = find_members(adapters)
@@ -321,6 +324,8 @@ def report(
     """
     for path in filter(None, (page, csv_file)):
         check_output(path)
+    if measure != "pass@k" and not ks:
+        raise EvalsError(f"--measure {measure} needs a number of samples: --k 4")
     faults: list[str] = []
     runs = read_runs(*folders, unreadable=faults.append)
     for fault in faults:
