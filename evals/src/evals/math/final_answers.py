@@ -32,8 +32,10 @@ class Gold:
 
 
 _THOUSANDS = re.compile(
-    r"([£€¥₹]?\s*)(\d{1,3}(?:(?:,|,?\\[!,:;]\s*|\{,\}| )\d{3})+)(\s*\\\w+\s*\{[^{}\d\\]*\})?"
+    r"(-?[£€¥₹]?\s*)(\d{1,3}(?:(?:,|,?\\[!,:;]\s*|\{,\}| )\d{3})+)"
+    r"((?:\.\d+)?(?:\s*\\\w+\s*\{[^{}\d\\]*\}|\s*\\?%|\s+(?!and\b|or\b)[A-Za-z]{2}[^,;]*)?)"
 )
+"""An amount with separated thousands, its sign, decimals and unit."""
 _CHOICE = re.compile(r"(?:\\(?:text|math|bold)\w*\s*\{\s*)?\(?\s*([A-J])\s*\)?\s*\}?")
 TEXT = re.compile(r"\\(?:text|textbf|mathrm)\s*\{\s*([^{}]*[A-Za-z]{2,}[^{}]*?)\s*\}")
 
@@ -52,7 +54,7 @@ def canonical_gold(raw: object, question: str = "", unit: str = "", measured: bo
     for pattern, put in GOLD_RULES:
         text = pattern.sub(put, text).strip()
     if parts := _THOUSANDS.fullmatch(text):
-        text = parts[1] + re.sub(r"\D", "", parts[2]) + (parts[3] or "")
+        text = parts[1] + re.sub(r"\D", "", parts[2]) + parts[3]
     if choice := _CHOICE.fullmatch(text):
         return Gold(choice[1], "choice")
     if words := TEXT.fullmatch(text):
