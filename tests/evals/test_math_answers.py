@@ -31,6 +31,25 @@ def test_the_text_of_a_row_is_brought_into_one_form(raw: object, text: str) -> N
     assert canonical_gold(raw).text == text
 
 
+@pytest.mark.parametrize(
+    ("gold", "right", "wrong"),
+    [
+        ("12 cm", (r"12\text{ cm}", "12", "0.12 m"), ("12 km", "12 m")),
+        ("3 m/s", (r"3\ \mathrm{m/s}", "3"), ("3 m", "3 km/h")),
+        ("7 pm", ("7", "19:00"), ("7 am",)),
+        ("1,200 km", ("1200", "1200000 m"), ("1,200 cm",)),
+        ("2 ab", ("2ba",), ("2",)),
+        ("12cm", ("12cm",), ("12km",)),  # a product of two variables
+    ],
+)
+def test_a_right_answer_may_have_a_unit_in_plain_spelling(
+    gold: str, right: tuple[str, ...], wrong: tuple[str, ...]
+) -> None:
+    texts = [f"\\boxed{{{text}}}" for text in (*right, *wrong)]
+    scores = [math_score("", text, gold) for text in texts]
+    assert scores == [1.0] * len(right) + [0.0] * len(wrong)
+
+
 def test_words_letters_and_units_have_kinds() -> None:
     assert canonical_gold(r"\text{east}") == Gold("east", "text")
     assert canonical_gold(r"\text{(C)}") == Gold("C", "choice")
