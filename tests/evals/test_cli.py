@@ -80,7 +80,8 @@ def test_run_again_changes_nothing_and_other_settings_are_refused(finished) -> N
     fails(2, "seed was 0, now 7", *arguments, "--seed", 7)
     said = "chat_template_args was None, now {'enable_thinking': False}"
     fails(2, said, *arguments, "--chat-template-args", "enable_thinking=false")
-    fails(2, "expected NAME=VALUE", *arguments, "--chat-template-args", "thinking")
+    for strange in ("thinking", "enable_thinking=False"):
+        fails(2, "expected NAME=VALUE", *arguments, "--chat-template-args", strange)
 
 
 def test_report_shows_finished_runs(finished, tmp_path: Path) -> None:

@@ -104,9 +104,7 @@ def load_named(
     """
     files: dict[str, str] = {}
     if grader and not any("=" in name for name in names):
-        raise EvalsError(
-            f"--grader is of questions of your own, NAME=FILE; found {', '.join(names)}"
-        )
+        raise EvalsError(f"--grader is of questions of your own, NAME=FILE, not of {names[0]}")
     for spec in specs:
         name, equals, file = spec.partition("=")
         if not equals or name not in benchmark_names():

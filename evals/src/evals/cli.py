@@ -50,8 +50,9 @@ def _template_args(
     arguments: dict[str, Any] = {}
     for item in pairs:
         name, equals, value = item.partition("=")
-        if not name or not equals:
-            raise click.BadParameter(f"found {item!r}; expected NAME=VALUE")
+        if not name or not equals or value in ("True", "False", "None"):  # true for a template
+            hint = "expected NAME=VALUE, a text or JSON: true, false, null"
+            raise click.BadParameter(f"found {item!r}; {hint}")
         arguments[name] = value
         with suppress(ValueError):
             arguments[name] = json.loads(value)

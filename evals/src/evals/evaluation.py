@@ -1,7 +1,6 @@
 """Evaluate adapters on a benchmark: plan the requests, sample responses, grade them."""
 
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -110,7 +109,7 @@ def make_plan(benchmark: Benchmark | str, **sampling: Unpack[Sampling]) -> Plan:
     temperature = recipe.temperature if temperature is None else temperature
     top_p, top_k = sampling.get("top_p", 1.0), sampling.get("top_k", 0)
     template = recipe.template(loaded.name)
-    if not (math.isfinite(temperature) and 0 < top_p <= 1):
+    if not (0 <= temperature < float("inf") and 0 < top_p <= 1):
         raise EvalsError(f"temperature {temperature:g} and top-p {top_p:g} cannot be sampled with")
     if n > 1 and temperature == 0:
         raise EvalsError(f"{n} samples at temperature 0 are all the same; add --temperature 1")

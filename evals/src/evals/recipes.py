@@ -242,10 +242,10 @@ def _fill(template: Template, fields: Mapping[str, str], place: str) -> str:
         if name not in fields:
             names = ", ".join(fields) or "none"
             raise EvalsError(f"{place}: the problem has no field {name!r}; found {names}")
-        if not isinstance(fields[name], str | int | float):
-            kind = type(fields[name]).__name__
-            raise EvalsError(f"{place}: the field {name!r} is of type {kind}; expected a text")
-        text = str(fields[name])
+        kind, text = type(fields[name]), str(fields[name])  # numbers in the user's examples
+        if kind not in (str, int, float):
+            fault = f"the field {name!r} is of type {kind.__name__}"
+            raise EvalsError(f"{place}: {fault}; expected a text")
         return text.strip() if template.stripped else text
 
     return _FIELD.sub(value, template.text)

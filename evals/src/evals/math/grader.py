@@ -138,12 +138,11 @@ def _spelling(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _gold_form(text: str) -> tuple[Form, str]:
-    spelled = in_digits(text)
-    parts = tokens(spelled)
+    spelled, words = in_digits(text), False
     if _AMOUNT.match(spelled):
         amount = shape(tokens(spelled, True))
-        if isinstance(amount, Quantity) and measure(amount.unit)[0]:
-            parts = tokens(spelled, True)
+        words = isinstance(amount, Quantity) and measure(amount.unit)[0] != ""
+    parts = tokens(spelled, words)
     return shape(parts), " ".join(token.text for token in parts)
 
 
