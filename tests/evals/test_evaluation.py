@@ -232,7 +232,7 @@ def test_a_result_of_other_verdicts_is_no_result(tmp_path: Path) -> None:
     whole = result.read_bytes()
     evaluate(TableEngine(GOLD), sums(), out=tmp_path, limit=4)
     result.write_bytes(whole)  # as where a command is killed between the verdicts and the result
-    with pytest.raises(EvalsError, match="result.json is of other verdicts"):
+    with pytest.raises(EvalsError, match=r"result\.json is of other verdicts"):
         read_runs(tmp_path)
     evaluate(TableEngine(GOLD), sums(), out=tmp_path, limit=4)
     (found,) = read_runs(tmp_path)

@@ -133,7 +133,7 @@ def test_another_grader_is_another_run(tmp_path: Path) -> None:
     rows, engine = write_rows(tmp_path / "rows", [CASES["math"][0]]), TableEngine({"": "4/2"})
     for grader in ("math", "exact"):
         evaluate(engine, load_own("mine", rows, grader), recipe="azr", out=tmp_path / grader)
-    with pytest.raises(SettingsChanged, match="graded by math', now .*graded by exact'"):
+    with pytest.raises(SettingsChanged, match=r"graded by math', now .*graded by exact'"):
         evaluate(engine, load_own("mine", rows, "exact"), recipe="azr", out=tmp_path / "math")
     runs = read_runs(tmp_path / "math", tmp_path / "exact")
     _, table = table_of(runs, against="base (math)")
