@@ -14,13 +14,13 @@ from evals.console import Commands, print_error, progress_bar
 from evals.errors import EvalsError
 from evals.evaluation import choose_recipe, evaluate, grade_samples, make_plan
 from evals.installation import inspect_installation
-from evals.members import BASE, find_members
+from evals.members import find_members
 from evals.own import Grader
 from evals.question import Benchmark, Grading, SampleVerdict
 from evals.recipes import RECIPES, Recipe, find_recipe
 from evals.records import prompts_of, recipe_next_to, saved_samples, verdict_lines
 from evals.run import Run, evalplus_samples, read_runs
-from evals.scores import Measure, base_rate, by_level, not_judged, summary
+from evals.scores import Measure, not_judged, results
 from evals.side_by_side import table_of
 from lora_evo.files import check_output, write_text
 from lora_evo.terminal import text_table
@@ -216,7 +216,7 @@ def run(
         raise EvalsError("no base model is named; type --model nano, a folder or a hub name")
     from lora_evo.model import open_engine  # brings torch, as not all commands need
 
-    runs: list[Run] = []
+    by_plan: list[list[Run]] = []
     everyone = [*([None] if base or not named else []), *named]
     opened = open_engine(
         engine, model, named, dtype=dtype, max_rows=max_rows, any_base=any_base,
@@ -226,13 +226,12 @@ def run(
         for plan in plans:
             total = plan.n * len(plan.questions) * len(everyone)
             with progress_bar(plan.benchmark.name, total) as progress:
-                runs += evaluate(
+                runs = evaluate(
                     opened, plan.benchmark, everyone, groups=members.groups, out=out,
                     allow_weak=allow_weak, progress=progress, **sampling,
                 )  # fmt: skip
-    order = [name or BASE for name in everyone]
-    runs.sort(key=lambda finished: order.index(finished.adapter))
-    runs, table = table_of(runs)
+                by_plan.append(runs)
+    runs, table = table_of([run for of_adapter in zip(*by_plan, strict=True) for run in of_adapter])
     return _show(runs, [table] if table else [], as_json)
 
 
@@ -269,12 +268,11 @@ def grade(
     with progress_bar(loaded.name, len(rows)) as progress:
         verdicts = grade_samples(loaded, rows, prompts, how, progress, place)
     write_text(out, verdict_lines(verdicts))
-    overall, base = summary(verdicts, loaded.name), base_rate(verdicts)
+    facts = results(verdicts, loaded.name)
+    overall, base = facts["overall"], facts["base_rate"]
     unanswered = len(loaded.questions) - overall["tasks"]
     if as_json:
-        levels = {level: summary(of, loaded.name) for level, of in by_level(verdicts).items()}
-        head = {"benchmark": loaded.name, "unanswered": unanswered, "base_rate": base}
-        click.echo(json.dumps({**head, "overall": overall, "levels": levels}))
+        click.echo(json.dumps({"benchmark": loaded.name, "unanswered": unanswered, **facts}))
     else:
         rate = "none graded"
         if overall["interval"] is not None:

@@ -18,7 +18,7 @@ from evals.data import OFFICIAL, parse_object
 from evals.errors import EvalsError, SettingsChanged
 from evals.members import Group
 from evals.question import Sample, SampleVerdict
-from evals.scores import Row, base_rate, by_level, count, score, summary
+from evals.scores import Row, count, results, score
 from lora_evo.files import append_text, lock_folder, remove_empty, sweep, write_text
 
 RESULT_FILE = "result.json"
@@ -58,13 +58,9 @@ class Run:
 
     def as_json(self) -> dict[str, Any]:
         """Return the content of `result.json`: what was run, and a summary of the verdicts."""
-        verdicts, name = self.verdicts, self.benchmark
-        return {field: getattr(self, field) for field in _STORED} | {
-            "group": self.group and asdict(self.group),
-            "overall": summary(verdicts, name),
-            "levels": {level: summary(of, name) for level, of in by_level(verdicts).items()},
-            "base_rate": base_rate(verdicts),
-        }
+        stored = {name: getattr(self, name) for name in _STORED}
+        stored["group"] = self.group and asdict(self.group)
+        return stored | results(self.verdicts, self.benchmark)
 
     def row(self) -> dict[str, Any]:
         """Return the result as one flat row, for `pandas.DataFrame`."""

@@ -3,7 +3,7 @@
 With n graded samples of a problem, c of them right (Chen et al. 2021, arXiv:2107.03374, eq. 1):
 
     avg@n  = c / n                                       (the same as pass@1)
-    pass@k = 1 - C(n-c, k) / C(n, k) = 1 - prod_{i=n-c+1..n} (1 - k/i)
+    pass@k = 1 - C(n-c, k) / C(n, k)
     pass^k = C(c, k) / C(n, k)                           (all of k are right)
     maj@k  = whether the commonest answer of the first k samples is right
 
@@ -19,7 +19,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from evals.errors import EvalsError
@@ -96,7 +96,6 @@ class Scores:
     means: Floats
     replicates: Floats
     ungraded: Mapping[str, int]
-    is_average: bool = False
 
     @property
     def centred(self) -> Floats:
@@ -183,13 +182,10 @@ def problem_scores(
                 f"{measure[:-1]}{k} needs a k from 1 to the graded samples of every problem; "
                 f"{problem} has {n}"
             )
-        if n and k is None:
-            scores[problem] = right / n
-        elif n and measure == "pass^k":
-            scores[problem] = math.comb(right, k or 1) / math.comb(n, k or 1)
-        elif n:
-            failure = math.prod(1.0 - (k or 1) / i for i in range(n - right + 1, n + 1))
-            scores[problem] = 1.0 - failure
+        if n:
+            draws, wrong = math.comb(n, k or 1), math.comb(n - right, k or 1)
+            passing = math.comb(right, k or 1) if measure == "pass^k" else draws - wrong
+            scores[problem] = passing / draws
     return scores
 
 
@@ -304,7 +300,7 @@ def average(name: str, parts: Sequence[Scores]) -> Scores | None:
     if not members:
         return None
     if len(parts) == 1:
-        return replace(parts[0], name=name, is_average=True)
+        return replace(parts[0], name=name)
     places = [(part, [part.members.index(member) for member in members]) for part in parts]
     return Scores(
         name,
@@ -314,7 +310,6 @@ def average(name: str, parts: Sequence[Scores]) -> Scores | None:
         means=np.mean([part.means[at] for part, at in places], axis=0),
         replicates=np.mean([part.centred[:, at] for part, at in places], axis=0).clip(0.0, 1.0),
         ungraded=sum((Counter(part.ungraded) for part in parts), Counter[str]()),
-        is_average=True,
     )
 
 
@@ -333,6 +328,15 @@ def score(verdicts: Sequence[SampleVerdict], benchmark: str) -> Row:
     ungraded = sum(verdict.correct is None for verdict in verdicts)
     scores = score_members({"": by_question(verdicts)}, benchmark)
     return scores.row("") if scores else Row("", benchmark, ungraded=ungraded)
+
+
+def results(verdicts: Sequence[SampleVerdict], benchmark: str) -> dict[str, Any]:
+    """Return the summary of verdicts overall and by level, easiest first, and the base rate."""
+    levels = sorted({verdict.level for verdict in verdicts} - {0})
+    parts = ([verdict for verdict in verdicts if verdict.level == level] for level in levels)
+    by_level = {n: summary(part, benchmark) for n, part in zip(levels, parts, strict=True)}
+    overall = summary(verdicts, benchmark)
+    return {"overall": overall, "levels": by_level, "base_rate": base_rate(verdicts)}
 
 
 def summary(verdicts: Sequence[SampleVerdict], benchmark: str) -> dict[str, Any]:
@@ -359,23 +363,15 @@ def count(verdicts: Sequence[SampleVerdict]) -> dict[str, int]:
     }
 
 
-def by_level(verdicts: Iterable[SampleVerdict]) -> dict[int, list[SampleVerdict]]:
-    """Return verdicts by level, easiest first; nothing where there are no levels."""
-    levels: dict[int, list[SampleVerdict]] = defaultdict(list)
-    for verdict in verdicts:
-        levels[verdict.level].append(verdict)
-    return {level: levels[level] for level in sorted(levels) if level}
-
-
-def base_rate(verdicts: Sequence[SampleVerdict]) -> float | None:
+def base_rate(verdicts: Iterable[SampleVerdict]) -> float | None:
     """Return the mean over tasks of the share of samples that pass the base tests, as the rate is;
     None where there are no such tests."""
     statuses: dict[str, list[bool]] = defaultdict(list)
     for verdict in verdicts:
         if (status := verdict.details.get("base")) is not None:
             statuses[verdict.id].append(status == ProgramOutcome.PASS)
-    shares = [Fraction(sum(passes), len(passes)) for passes in statuses.values()]
-    return float(sum(shares) / len(shares)) if shares else None
+    shares = problem_scores(statuses).values()
+    return fmean(shares) if shares else None
 
 
 def not_judged(verdicts: Iterable[SampleVerdict]) -> str:

@@ -166,10 +166,15 @@ class _Layout:
             for name in members:
                 cells = [s.row(name) for s in scores]
                 yield from self._line(cells, name, "member", group, [name])
-            summaries = [s.summary(members) for s in scores] if len(members) > 1 else []
-            for kind, label in _labels(group, len(members), several).items():
+            if len(members) < 2:
+                continue
+            summaries = [s.summary(members) for s in scores]
+            role = "adapter" if group is None else group.role
+            of = f" of {group.run}" if group is not None and several and group.run else ""
+            for kind in summaries[0]:
+                label = f"mean of {len(members)} {role}s" if kind == "mean" else f"{kind} {role}"
                 cells = [summary[kind] for summary in summaries]
-                yield from self._line(cells, label, kind, group, members)
+                yield from self._line(cells, label + of, kind, group, members)
 
     def _line(
         self, cells: list[Row], label: str, kind: Kind, group: Group | None, of: Sequence[str]
@@ -207,7 +212,7 @@ class _Layout:
         for average in ("code", "math"):
             if average in self.scores and (missing := self.missing(average)):
                 yield f"† the {average} average is without {', '.join(missing)}"
-        benchmarks = [scores for scores in self.scores.values() if not scores.is_average]
+        benchmarks = [scores for name, scores in self.scores.items() if name not in _PARTS]
         if uneven := [s.name for s in benchmarks if not s.judged.all()]:
             yield f"members were not graded on the same problems: {', '.join(uneven)}"
         if ungraded := sum(sum(s.ungraded.values()) for s in benchmarks):
@@ -229,14 +234,6 @@ class _Layout:
 def _is_in(column: str, names: Sequence[str], pairs: Collection[tuple[str, str]]) -> bool:
     """Whether a pair (name, benchmark) is of these names and of the column or average."""
     return any(n in names and benchmark in _PARTS.get(column, (column,)) for n, benchmark in pairs)
-
-
-def _labels(group: Group | None, count: int, several: bool) -> dict[Kind, str]:
-    """The names of a group's summaries. several: with the name of the run."""
-    role = "adapter" if group is None else group.role
-    of = f" of {group.run}" if group is not None and several and group.run else ""
-    weakest, best = f"weakest {role}{of}", f"best {role}{of}"
-    return {"mean": f"mean of {count} {role}s{of}", "weakest": weakest, "best": best}
 
 
 def as_text(table: Table) -> str:
