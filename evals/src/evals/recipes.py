@@ -206,22 +206,17 @@ def render(
             "template; choose a recipe in completion mode: evalplus-completion for functions, azr "
             "for the others"
         )
-    if template.system == "{system}":
-        template = replace(template, system=fields.get("system"))
-    return _chat(template, text, tokenizer, chat_template_args or {})
-
-
-def _chat(template: Template, text: str, tokenizer: Any, more: Mapping[str, Any]) -> str:
-    turns = [{"role": "system", "content": template.system}] if template.system else []
+    system = fields.get("system") if template.system == "{system}" else template.system
+    turns = [{"role": "system", "content": system}] if system else []
     turns.append({"role": "user", "content": text})
-    prefix = template.response_prefix
-    if prefix:
+    if prefix := template.response_prefix:
         # As evalplus does: write a whole turn, and cut it where the model continues.
         turns.append({"role": "assistant", "content": f"{prefix}{_HERE}\n```\n"})
-    arguments = {"strftime_now": _TODAY.strftime, **more}  # in place of transformers' function
+    more: dict[str, Any] = {"strftime_now": _TODAY.strftime}  # in place of transformers' function
+    more |= chat_template_args or {}
     try:
         text = tokenizer.apply_chat_template(
-            turns, tokenize=False, add_generation_prompt=not prefix, **arguments
+            turns, tokenize=False, add_generation_prompt=not prefix, **more
         )
     except Exception as error:  # templates may raise anything, e.g. for a system turn
         reason = first_line(error)
