@@ -1,7 +1,7 @@
 """Evaluate adapters on a benchmark: plan the requests, sample responses, grade them."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -62,14 +62,13 @@ class Plan:
     def prompts(self, tokenizer: Any) -> dict[str, str]:
         """Return the prompt of each question. Raises EvalsError."""
         name, template = self.benchmark.name, self.recipe.template(self.benchmark.name)
-        fields = [question.fields for question in self.benchmark.questions]
-        file = template.examples_file
-        rows = read_file(Path(file)).rows if file else ()
-        shots = dict(zip(map(id, fields), draw_shots(template, fields, rows), strict=True))
-        args = self.chat_template_args
+        everyone, asked = self.benchmark.questions, {question.id for question in self.questions}
+        rows = read_file(Path(template.examples_file)).rows if template.examples_file else ()
+        drawn = draw_shots(template, [question.fields for question in everyone], rows)
         return {
-            q.id: render(self.recipe, name, q.fields, tokenizer, args, shots[id(q.fields)])
-            for q in self.questions
+            q.id: render(self.recipe, name, q.fields, tokenizer, self.chat_template_args, shots)
+            for q, shots in zip(everyone, drawn, strict=True)
+            if q.id in asked
         }
 
     def settings(self, prompts: Mapping[str, str]) -> Settings:
@@ -162,21 +161,32 @@ def evaluate(
     prompts = plan.prompts(getattr(engine, "tokenizer", None))
     common = plan.settings(prompts)
     identity = getattr(engine, "identity", lambda _: {"engine": type(engine).__name__})  # optional
-    report = progress or (lambda phase, count: None)
+    report, groups = progress or (lambda phase, count: None), groups or {}
     how = Grading.of(plan.recipe, plan.benchmark.name, workers, allow_weak)
     plan.benchmark.try_sandbox(allow_weak)
     with ExitStack() as stack:
         parts = []
         for adapter in adapters:
             settings, name = common | dict(identity(adapter)), adapter or BASE
-            folder, samples = None, {}
+            requests = plan.requests(adapter, prompts)
+            folder, samples, earlier = None, {}, None
             if out is not None:
                 folder = Path(out) / name / plan.benchmark.name
                 samples = stack.enter_context(open_folder(folder, settings, prompts))
-            requests = plan.requests(adapter, prompts)
-            parts.append(_Part(name, settings, requests, folder, samples, len(samples)))
+                earlier = _read_finished(folder, settings, requests.keys())
+            run = earlier or Run(
+                adapter=name,
+                benchmark=plan.benchmark.name,
+                partial=len(plan.questions) < len(plan.benchmark.questions),
+                settings=settings,
+                versions=versions(),
+                prompts=prompts,
+                folder=folder and folder.resolve(),
+            )
+            run = replace(run, group=groups.get(run.adapter, run.group))
+            parts.append(_Part(run, earlier, requests, samples))
         _sample(engine, parts, report)
-        return [_grade(plan, part, how, report, prompts, groups or {}) for part in parts]
+        return [_grade(plan.benchmark, part, how, report) for part in parts]
 
 
 def choose_recipe(
@@ -203,21 +213,26 @@ def sample_seed(seed: int, benchmark: str, question: str, sample: int) -> int:
 
 @dataclass(frozen=True)
 class _Part:
-    """One adapter of an evaluation, its requests, and its samples until now. folder: None where
-    nothing is written. earlier: number of samples that the folder held at first."""
+    """One adapter of an evaluation: its run, without verdicts unless an earlier command finished
+    it, its requests, and its samples until now."""
 
-    adapter: str
-    settings: Settings
+    run: Run
+    earlier: Run | None
     requests: Mapping[Key, Request]
-    folder: Path | None
     samples: dict[Key, Sample]
-    earlier: int
 
 
 def _sample(engine: Engine, parts: Sequence[_Part], progress: Progress) -> None:
     """Sample the missing responses, in the same batches whatever there is already. A prompt that
     does not fit gets an empty one, before the first batch."""
-    fits = cache(lambda request: _fits(engine, request))
+
+    @cache
+    def fits(request: Request) -> bool:  # whether the context has room for it and one token
+        with suppress(LoraEvoError):
+            getattr(engine, "tokenise", lambda whole: whole)(request)
+            return True
+        return False
+
     for part in parts:
         missing = {key: ask for key, ask in part.requests.items() if key not in part.samples}
         lost = [k for k, ask in missing.items() if not fits(replace(ask, seed=0, adapter=None))]
@@ -242,48 +257,20 @@ def _sample(engine: Engine, parts: Sequence[_Part], progress: Progress) -> None:
 def _add(part: _Part, samples: Sequence[Sample]) -> None:
     """Keep samples of an adapter, in its folder, too."""
     part.samples.update({(sample.id, sample.sample): sample for sample in samples})
-    if part.folder is not None and samples:
-        add_samples(part.folder, samples)
+    if part.run.folder is not None and samples:
+        add_samples(part.run.folder, samples)
 
 
-def _fits(engine: Engine, request: Request) -> bool:
-    """Whether the engine's context has room for the prompt and one token."""
-    with suppress(LoraEvoError):
-        getattr(engine, "tokenise", lambda whole: whole)(request)
-        return True
-    return False
-
-
-def _grade(
-    plan: Plan,
-    part: _Part,
-    how: Grading,
-    progress: Progress,
-    prompts: Mapping[str, str],
-    groups: Mapping[str, Group | None],
-) -> Run:
+def _grade(benchmark: Benchmark, part: _Part, how: Grading, progress: Progress) -> Run:
     """Grade the samples of one adapter, unless its folder holds their verdicts."""
-    samples, name = {key: part.samples[key] for key in part.requests}, plan.benchmark.name
-    earlier = _read_finished(part)
-    if earlier is not None:
+    run, samples = part.run, {key: part.samples[key] for key in part.requests}
+    if part.earlier is not None:
         progress("grade", len(samples))
-        run = replace(earlier, group=groups.get(earlier.adapter, earlier.group))
     else:
-        place = f"{part.adapter} on {name}"
-        verdicts = grade_samples(plan.benchmark, samples.values(), prompts, how, progress, place)
-        run = Run(
-            adapter=part.adapter,
-            benchmark=name,
-            partial=len(plan.questions) < len(plan.benchmark.questions),
-            settings=part.settings,
-            versions=versions(),
-            group=groups.get(part.adapter),
-            samples=samples,
-            verdicts=verdicts,
-            prompts=prompts,
-            folder=part.folder and part.folder.resolve(),
-        )
-    if run.folder is not None and run != earlier:
+        name = f"{run.adapter} on {run.benchmark}"
+        verdicts = grade_samples(benchmark, samples.values(), run.prompts, how, progress, name)
+        run = replace(run, samples=samples, verdicts=verdicts)
+    if run.folder is not None and run != part.earlier:
         write_run(run, part.samples)
     return run
 
@@ -315,12 +302,11 @@ def grade_samples(
     return tuple(verdicts)
 
 
-def _read_finished(part: _Part) -> Run | None:
+def _read_finished(folder: Path, settings: Settings, keys: Collection[Key]) -> Run | None:
     """The run of an earlier command that graded all these samples with these versions."""
     with suppress(EvalsError, OSError):
-        run = read_run(part.folder.resolve()) if part.folder is not None else None
-        if run is not None and part.earlier == len(part.samples) and run.versions == versions():
-            judged = {(v.id, v.sample) for v in run.verdicts if v.correct is not None}
-            same = judged == part.requests.keys() and run.settings == part.settings
-            return run if same else None
+        run = read_run(folder.resolve())
+        judged = {(v.id, v.sample) for v in run.verdicts if v.correct is not None}
+        if judged == keys and run.settings == settings and run.versions == versions():
+            return run
     return None
