@@ -12,7 +12,7 @@ from typing import Any
 
 from code_verifier import Sandbox, ScriptRunner, Tasksets
 from evals.code import cruxeval, evalplus, livecodebench
-from evals.data import OFFICIAL, compare_published, load_source, remarks
+from evals.data import OFFICIAL, load_source, remarks
 from evals.errors import EvalsError, did_you_mean
 from evals.math import problems as math
 from evals.own import load_own
@@ -69,7 +69,7 @@ def load_benchmark(name: str, data: Data = PUBLISHED) -> Benchmark:
 
 def load_official(name: str, data: Data) -> Benchmark:
     """Load a benchmark of our own. Raises EvalsError."""
-    module, notes = _MODULES[name], tuple[str, ...]()
+    module, published = _MODULES[name], ()
     if module is livecodebench:
         questions, digest = module.load(name, data)
     else:
@@ -77,8 +77,7 @@ def load_official(name: str, data: Data) -> Benchmark:
         rows, digest = enumerate(source.rows, 1), source.content_hash
         questions = tuple(module.question(name, row, number) for number, row in rows)
         published = math.published_rows(name, source.rows) if module is math else source.rows
-        notes = compare_published(name, published)
-    notes = (remarks(name, len(questions)), *notes)
+    notes = remarks(name, len(questions), published)
     strange = any("is not an official number" in note or "are not the" in note for note in notes)
     about = OFFICIAL[name].description
     return Benchmark(

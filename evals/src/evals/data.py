@@ -28,7 +28,7 @@ class Official:
     if no paper's table has it. counts: official numbers of rows, each with its release. hub: path,
     and if needed revision, config and split; empty where the hub's rows lack the test inputs.
     cache: file in evalplus' cache, and the function that fetches it. releases: on the hub. digest:
-    of the published rows, see `compare_published`; "" if unknown. copies: digests of other
+    of the published rows, see `remarks`; "" if unknown. copies: digests of other
     well-known copies, and what they are."""
 
     description: str
@@ -109,7 +109,13 @@ def read_file(path: Path) -> Source:
 def parse_rows(data: bytes, place: str) -> list[Record]:
     """Return the objects in `data`, perhaps gzipped: a JSON array, one object, or one on each line.
     place: its name in errors. Raises EvalsError, with the line, for anything else."""
-    text = _text(data, place)
+    try:
+        text = (gzip.decompress(data) if data.startswith(_GZIP) else data).decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error) as error:
+        raise EvalsError(f"{place}: broken gzip ({error}); fetch it again") from None
+    except UnicodeDecodeError as error:
+        odd = f"byte {error.start} is not UTF-8"
+        raise EvalsError(f"{place}: neither JSON nor gzip nor parquet ({odd})") from None
     if not text.strip():
         raise EvalsError(f"{place} is empty; expected JSON Lines or a JSON array")
     value = None
@@ -141,16 +147,6 @@ def _object(row: Any, place: str) -> Record:
 def row_id(row: Record, names: Iterable[str], number: int | str) -> str:
     """Return the id of a row, from the first of these columns that it has, else `number`."""
     return str(next((row[name] for name in names if row.get(name) not in (None, "")), number))
-
-
-def _text(data: bytes, place: str) -> str:
-    try:
-        return (gzip.decompress(data) if data.startswith(_GZIP) else data).decode("utf-8-sig")
-    except (OSError, EOFError, zlib.error) as error:
-        raise EvalsError(f"{place}: broken gzip ({error}); fetch it again") from None
-    except UnicodeDecodeError as error:
-        odd = f"byte {error.start} is not UTF-8"
-        raise EvalsError(f"{place}: neither JSON nor gzip nor parquet ({odd})") from None
 
 
 def _parquet_rows(path: Path) -> list[Record]:
@@ -214,26 +210,24 @@ def _read_hub(hub: Mapping[str, str], release: str | None, benchmark: str) -> So
     return Source(rows, f"sha256 of the rows: {digest.hexdigest()}")
 
 
-def remarks(benchmark: str, count: int) -> str:
-    """Return a note on the number of rows of a published benchmark."""
-    counts = OFFICIAL[benchmark].counts
-    if count in counts:
-        return f"{count} rows: {counts[count]}"
-    expected = ", ".join(f"{rows} ({release})" for rows, release in counts.items())
-    return f"{count} rows, which is not an official number: {expected}"
-
-
-def compare_published(benchmark: str, rows: Iterable[object]) -> tuple[str, ...]:
-    """Return a note on whether rows are the published ones, by the SHA-256 of their lines of JSON
-    with sorted keys and no spaces; none for another number of rows, or an unknown hash."""
+def remarks(benchmark: str, count: int, rows: Iterable[object] = ()) -> tuple[str, ...]:
+    """Return notes on the rows of a published benchmark: on their number, and whether they are the
+    published ones, by the SHA-256 of their lines of JSON with sorted keys and no spaces; nothing on
+    that for another number of rows, an unknown hash, or no rows here."""
     official = OFFICIAL[benchmark]
+    if count in official.counts:
+        number = f"{count} rows: {official.counts[count]}"
+    else:
+        expected = ", ".join(f"{n} ({release})" for n, release in official.counts.items())
+        number = f"{count} rows, which is not an official number: {expected}"
     layout: dict[str, Any] = {"sort_keys": True, "ensure_ascii": False, "separators": (",", ":")}
     lines = [f"{json.dumps(row, **layout)}\n".encode("utf-8", "surrogatepass") for row in rows]
     digest = hashlib.sha256(b"".join(lines)).hexdigest()
     if digest in official.copies:
-        return (f"the rows are {official.copies[digest]}",)
+        return number, f"the rows are {official.copies[digest]}"
     if not official.digest or len(lines) != next(iter(official.counts)):
-        return ()
+        return (number,)
     if digest == official.digest:
-        return ("the rows are the published ones",)
-    return (f"the rows are not the published ones: sha256 {digest}, expected {official.digest}",)
+        return number, "the rows are the published ones"
+    unlike = f"the rows are not the published ones: sha256 {digest}, expected {official.digest}"
+    return number, unlike
