@@ -30,10 +30,6 @@ _AT_LEAST_1 = click.IntRange(min=1)
 _WRITERS = {"text": tables.as_text, "markdown": tables.as_markdown}
 
 
-def _split_names(_context: click.Context, _option: click.Parameter, names: str) -> list[str]:
-    return list(dict.fromkeys(name.strip() for name in names.split(",")))
-
-
 def _split_numbers(
     _context: click.Context, _option: click.Parameter, numbers: str | None
 ) -> list[int]:
@@ -144,8 +140,9 @@ def list_benchmarks(as_json: bool) -> int:
     help="Responses generated at a time; fewer need less memory.",
 )  # fmt: skip
 @_option(
-    "--benchmark", "--tasks", "benchmarks", metavar="NAME[,NAME]", callback=_split_names,
-    required=True, help="Benchmarks to run: names of `evals list`, NAME=FILE with questions of "
+    "--benchmark", "--tasks", "benchmarks", metavar="NAME[,NAME]", required=True,
+    callback=lambda _context, _option, names: list(dict.fromkeys(map(str.strip, names.split(",")))),
+    help="Benchmarks to run: names of `evals list`, NAME=FILE with questions of "
     "your own (JSON Lines with --grader, or TOML with `file` and `grader`), or verifiers:TASKSET, "
     "with =TOML for values of its configuration.",
 )  # fmt: skip

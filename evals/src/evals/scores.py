@@ -19,7 +19,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
+from statistics import fmean, mode
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from evals.errors import EvalsError
@@ -154,8 +154,7 @@ class Scores:
         places = [self.members.index(name) for name in (first, second) if name in self.members]
         values = self.values[places]
         if len(places) < 2 or not (values[0] == values[0])[values[1] == values[1]].any():
-            pair = f"{first} and {second}" + (f" on {self.name}" if self.name else "")
-            fault = f"no problem was graded for both {pair}"
+            fault = f"no problem was graded for both {first} and {second} on {self.name}"
             raise EvalsError(f"{fault}; compare two results on one benchmark")
         gaps = values[0] - values[1]
         judged = gaps[gaps == gaps]
@@ -278,8 +277,7 @@ def score_members(
         try:
             scores[name] = problem_scores(samples, k, measure)
         except EvalsError as error:
-            place = " on ".join(filter(None, (name, benchmark)))
-            raise EvalsError(f"{place}: {error}".removeprefix(": ")) from None
+            raise EvalsError(f"{name} on {benchmark}: {error}") from None
     scores = {name: by_problem for name, by_problem in scores.items() if by_problem}
     if not scores:
         return None
@@ -325,9 +323,8 @@ def averages(scores: Mapping[str, Scores]) -> dict[str, Scores]:
 
 def score(verdicts: Sequence[SampleVerdict], benchmark: str) -> Row:
     """Return the score of one adapter, without a value when nothing was graded."""
-    ungraded = sum(verdict.correct is None for verdict in verdicts)
     scores = score_members({"": by_question(verdicts)}, benchmark)
-    return scores.row("") if scores else Row("", benchmark, ungraded=ungraded)
+    return scores.row("") if scores else Row("", benchmark, ungraded=len(verdicts))
 
 
 def results(verdicts: Sequence[SampleVerdict], benchmark: str) -> dict[str, Any]:
@@ -374,14 +371,13 @@ def base_rate(verdicts: Iterable[SampleVerdict]) -> float | None:
     return fmean(shares) if shares else None
 
 
-def not_judged(verdicts: Iterable[SampleVerdict]) -> str:
+def not_judged(verdicts: Sequence[SampleVerdict]) -> str:
     """Return how many samples have no verdict, with the commonest reason, or ""."""
-    correct = [(verdict.correct, verdict.reason) for verdict in verdicts]
-    if not (causes := Counter(reason for right, reason in correct if right is None)):
+    reasons = [verdict.reason for verdict in verdicts if verdict.correct is None]
+    if not reasons:
         return ""
-    ((cause, _),) = causes.most_common(1)
-    lost = f"{causes.total()} of {len(correct)} samples were not judged"
-    return f"{lost} ({cause or 'no reason is given'})"
+    lost = f"{len(reasons)} of {len(verdicts)} samples were not judged"
+    return f"{lost} ({mode(reasons) or 'no reason is given'})"
 
 
 def by_question(verdicts: Iterable[SampleVerdict]) -> Verdicts:

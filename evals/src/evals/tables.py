@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from html import escape
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 from evals.data import OFFICIAL
@@ -138,8 +138,8 @@ class _Layout:
     """What becomes a table. scores: of benchmarks and averages. Others: as in `build_table`."""
 
     scores: Mapping[str, Scores]
-    partial: Collection[tuple[str, str]]
-    strange: Collection[tuple[str, str]]
+    partial: set[tuple[str, str]]
+    strange: set[tuple[str, str]]
     bases: Collection[str]
     groups: Mapping[str, Group | None]
 
@@ -178,20 +178,14 @@ class _Layout:
 
     def _line(
         self, cells: list[Row], label: str, kind: Kind, group: Group | None, of: Sequence[str]
-    ) -> list[Row]:
+    ) -> Iterator[Row]:
         """The scores of one line. of: the adapters that they are of."""
-        return [
-            replace(
-                row,
-                label=" ".join(label.split()) or "(no name)",
-                kind=kind,
-                group=group,
-                partial=_is_in(row.column, of, self.partial),
-                strange=_is_in(row.column, of, self.strange),
-                incomplete=bool(self.missing(row.column)),
-            )
-            for row in cells
-        ]
+        label = " ".join(label.split()) or "(no name)"
+        for row in cells:
+            pairs = set(product(of, _PARTS.get(row.column, (row.column,))))
+            partial, strange = bool(pairs & self.partial), bool(pairs & self.strange)
+            row = replace(row, label=label, kind=kind, group=group, partial=partial)
+            yield replace(row, strange=strange, incomplete=bool(self.missing(row.column)))
 
     def differences(self, against: Mapping[tuple[str, str], str]) -> list[Row]:
         """The difference of each pair (name, benchmark) from the adapter that `against` names."""
@@ -229,11 +223,6 @@ class _Layout:
                     yield f"no sample of {member} has a verdict: {scores.name}"
         if without_verdict:
             yield f"no sample has a verdict: {', '.join(without_verdict)}"
-
-
-def _is_in(column: str, names: Sequence[str], pairs: Collection[tuple[str, str]]) -> bool:
-    """Whether a pair (name, benchmark) is of these names and of the column or average."""
-    return any(n in names and benchmark in _PARTS.get(column, (column,)) for n, benchmark in pairs)
 
 
 def as_text(table: Table) -> str:
