@@ -109,7 +109,12 @@ def find_members(specs: Sequence[str]) -> Members:
 def living_members(run: Path) -> tuple[dict[str, Path], str]:
     """Return the living members of a selfplay run by name, and their base model. Raises EvalsError
     for a folder without members, and for members of different bases."""
-    replaced = _replaced_members(run)
+    log = run / "league" / "events.jsonl"
+    lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
+    events: list[dict[str, Any]] = []
+    with suppress(ValueError):  # the last line of a run that was killed
+        events.extend(map(json.loads, lines))
+    replaced = {str(e.get("member")) for e in events if e.get("event") == "member_replaced"}
     folders = [f.parent for f in run.glob(_CONFIGS) if f.parent.name not in replaced]
     if not folders:
         lacks = f"{run} holds no members/*/adapter_config.json"
@@ -120,16 +125,6 @@ def living_members(run: Path) -> tuple[dict[str, Path], str]:
     if len(bases) > 1:
         raise EvalsError(f"the members of {run} name different base models: {', '.join(bases)}")
     return {folder.name: folder for folder in folders}, bases[0]
-
-
-def _replaced_members(run: Path) -> set[str]:
-    """Return the members that a child has replaced, by the log of the run's league."""
-    record = run / "league" / "events.jsonl"
-    lines = record.read_text(encoding="utf-8").splitlines() if record.is_file() else []
-    events: list[dict[str, Any]] = []
-    with suppress(ValueError):  # the last line of a run that was killed
-        events.extend(map(json.loads, lines))
-    return {str(e.get("member")) for e in events if e.get("event") == "member_replaced"}
 
 
 def _name_adapter(

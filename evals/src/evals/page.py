@@ -32,9 +32,6 @@ _COLOURS = {
     "adapter": ("green", PALETTE[2]),
 }
 """By role."""
-_WHOLE: dict[str, Any] = {"width": "container"}
-_WHOLE |= {"autosize": {"type": "fit-x", "contains": "padding"}}
-"""A chart as wide as its figure."""
 _NAMES = alt.Axis(labelLimit=130, domain=False, ticks=False)
 _ANSWERS: tuple[str, ...] = ("adapter", "benchmark", "tasks", "right answers", "by level, %")
 _ANSWERS += ("ill-formed, %", "cut off, %")
@@ -125,7 +122,9 @@ def intervals(rows: Iterable[Row], title: str, references: Sequence[float]) -> a
         base.mark_bar(height=3, cornerRadius=2).encode(x=start, x2="high:Q"),
         base.mark_point(filled=True, opacity=1).encode(x=middle, shape=shape, size=size),
     ]
-    return alt.LayerChart(layer=layers).properties(height=alt.Step(20), **_WHOLE)
+    fit: dict[str, Any] = {"type": "fit-x", "contains": "padding"}  # as wide as the figure
+    chart = alt.LayerChart(layer=layers)
+    return chart.properties(height=alt.Step(20), width="container", autosize=fit)
 
 
 def questions(runs: Sequence[Run], budget: int) -> tuple[list[dict[str, Any]], int]:
