@@ -69,15 +69,16 @@ def load_benchmark(name: str, data: Data = PUBLISHED) -> Benchmark:
 
 def load_official(name: str, data: Data) -> Benchmark:
     """Load a benchmark of our own. Raises EvalsError."""
-    module, published = _MODULES[name], ()
+    module = _MODULES[name]
     if module is livecodebench:
         questions, digest = module.load(name, data)
+        notes = remarks(name, len(questions))
     else:
         source = load_source(name, data.whole(name))
         rows, digest = enumerate(source.rows, 1), source.content_hash
         questions = tuple(module.question(name, row, number) for number, row in rows)
         published = math.published_rows(name, source.rows) if module is math else source.rows
-    notes = remarks(name, len(questions), published)
+        notes = remarks(name, len(questions), published)
     strange = any("is not an official number" in note or "are not the" in note for note in notes)
     about = OFFICIAL[name].description
     return Benchmark(

@@ -237,17 +237,16 @@ def _sample(engine: Engine, parts: Sequence[_Part], progress: Progress) -> None:
         missing = {key: ask for key, ask in part.requests.items() if key not in part.samples}
         lost = [k for k, ask in missing.items() if not fits(replace(ask, seed=0, adapter=None))]
         _add(part, [Sample(*key, "", truncated=True, tokens=0) for key in lost])
-    progress("ask", sum(key in part.samples for part in parts for key in part.requests))
-    places = [(part, key) for part in parts for key in part.requests]
-    places.sort(key=lambda place: len(place[0].requests[place[1]].prompt))
+    places = [(part, key, ask) for part in parts for key, ask in part.requests.items()]
+    progress("ask", sum(key in part.samples for part, key, _ in places))
+    places.sort(key=lambda place: len(place[2].prompt))
     size = int(getattr(engine, "max_rows", _BATCH))
     for start in range(0, len(places), size):
-        batch = [(p, key) for p, key in places[start : start + size] if key not in p.samples]
-        rollouts = engine.generate([part.requests[key] for part, key in batch])
+        batch = [p for p in places[start : start + size] if p[1] not in p[0].samples]
+        rollouts = engine.generate([ask for _, _, ask in batch])
         samples: dict[int, list[Sample]] = {id(part): [] for part in parts}
-        for (part, key), rollout in zip(batch, rollouts, strict=True):
-            truncated = rollout.finish_reason == "length"
-            text = before_stop(rollout.text, part.requests[key].stop)
+        for (part, key, ask), rollout in zip(batch, rollouts, strict=True):
+            text, truncated = before_stop(rollout.text, ask.stop), rollout.finish_reason == "length"
             samples[id(part)].append(Sample(*key, text, truncated, len(rollout.completion_ids)))
         for part in parts:
             _add(part, samples[id(part)])

@@ -104,10 +104,8 @@ def saved_samples(path: Path, benchmark: Benchmark) -> tuple[list[Sample], list[
     samples = [sample for sample in everything if sample.id in questions]
     strangers = [sample.id for sample in everything if sample.id not in questions]
     if strangers and not (of_evalplus and samples):
-        first = benchmark.questions[0].id
-        raise EvalsError(
-            f"{path}: {benchmark.name} has no task {strangers[0]!r} (first: {first!r})"
-        )
+        fault = f"{benchmark.name} has no task {strangers[0]!r}"
+        raise EvalsError(f"{path}: {fault} (first: {benchmark.questions[0].id!r})")
     notes = ["samples of evalplus"] if of_evalplus else []
     count = f"{len(strangers)} samples left out: not in this data"
     notes += [f"{count}, {stranger!r} first" for stranger in strangers[:1]]
