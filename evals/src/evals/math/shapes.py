@@ -138,7 +138,9 @@ def split(sequence: list[Token], marks: Collection[str]) -> tuple[list[list[Toke
 
 def shape(sequence: list[Token]) -> Form:
     """Return the form of tokens."""
-    sequence = _trim(split(sequence, ("=>",))[0][-1])
+    sequence = split(sequence, ("=>",))[0][-1]
+    if not _has_conditions(split(sequence, _AND)[0]):
+        sequence = _trim(sequence)
     parts, marks = split(sequence, _AND)
     parts = list(filter(None, map(_trim, parts)))
     if len(parts) > 1:
@@ -181,19 +183,34 @@ def shape(sequence: list[Token]) -> Form:
 
 def _trim(sequence: list[Token]) -> list[Token]:
     """The tokens without punctuation at both ends, a label before the answer, and a condition."""
-    for place, token in enumerate(sequence):
-        bracket = token.text == "(" and "∈" in (t.text for t in sequence[place : place + 4])
-        scope = token.kind == "text" and _SCOPE.match(token.text)
-        if place and (bracket or scope or token.text == "forall"):
-            if is_condition([t.text for t in sequence[place:] if t.kind == "text"]):
-                sequence = sequence[:place]
-            break
+    sequence = sequence[: _condition(sequence)]
     while sequence and sequence[-1].text in (*_AND, ".", ":", "("):
         sequence = sequence[:-1]
     while sequence and sequence[0].text in (*_AND, ".", "=", "~=", ":"):
         sequence = sequence[1:]
     labelled = len(sequence) > 1 and sequence[0].kind == "text"
     return _drop_label(sequence) if labelled else sequence
+
+
+def _condition(sequence: list[Token]) -> int:
+    """The place at which a condition begins, or the end."""
+    for place, token in enumerate(sequence):
+        bracket = token.text == "(" and "∈" in (t.text for t in sequence[place : place + 4])
+        scope = token.kind == "text" and _SCOPE.match(token.text)
+        if place and (bracket or scope or token.text == "forall"):
+            is_value = [t.kind for t in sequence[place + 1 :]] == ["number"]  # from 3 up to 5
+            texts = [t.text for t in sequence[place:] if t.kind == "text"]
+            return place if is_condition(texts) and not is_value else len(sequence)
+    return len(sequence)
+
+
+def _has_conditions(parts: list[list[Token]]) -> bool:
+    """Whether values have conditions of their own: 3 for n = 1, 4 for n = 2."""
+    sides = [split(part, ("=",))[0] for part in parts]
+    names = [_joined_text(side[0]) if len(side) > 1 else "" for side in sides]
+    ends = [_condition(part) < len(part) for part in parts]
+    first = ends.index(True) if any(ends) else len(ends)
+    return any(ends[first + 1 :]) or names[0] in filter(None, names[first + 1 :])
 
 
 def _drop_label(sequence: list[Token]) -> list[Token]:
