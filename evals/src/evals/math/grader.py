@@ -57,6 +57,8 @@ _ROUGHLY = (
 _OR_ROUGHLY = re.compile(rf"(?:\bor\s+|\()\s*(?:\\text\s*\{{\s*)?{_ROUGHLY}([^()]*)\)?")
 _MONEY = re.compile(r"(?<!\S)\\?\$\s*(\d[\d,.]*+)(?![^$]*\$)")
 _CONSTANT = re.compile(r"[A-DKkc](?:_?\d)?")
+_NAME = re.compile(r"([^_'(]+)(_[^'(]*)?('*)(?:\((.*)\))?")
+"""A name, f_1'(x): its letters, subscript, primes and argument."""
 
 
 _AMOUNT = re.compile(r"[-+\d.,/ ]*\d\s+(?:[A-Za-z]{2}|[A-Za-z]/[A-Za-z])")
@@ -278,6 +280,8 @@ class _Comparison:
     def match_relation(self, gold: Form, answer: Form) -> Match:
         value = _named_value(gold) if isinstance(gold, Relation) else gold
         matches: Iterable[Match] = ()
+        if isinstance(gold, Relation) and isinstance(answer, Relation):
+            answer = _rename_argument(gold, answer)
         if not isinstance(answer, Relation):
             if value is not None and isinstance(gold, Relation) and any(gold.names):
                 return self.match(value, answer)
@@ -285,7 +289,10 @@ class _Comparison:
             return Match(gold in answer.sides, "equation")
         elif isinstance(gold, Relation) and self.proportional(gold, answer):
             return Match(True, "equation")
-        elif value is not None and (not isinstance(gold, Relation) or _same_name(gold, answer)):
+        elif value is not None and (
+            not isinstance(gold, Relation)
+            or any(_same_name(gold.names[0], name) for name in answer.names[:-1])
+        ):
             matches = (self.match(value, side) for side in self.answer_sides(answer))
         elif isinstance(gold, Relation) and gold.signs == answer.signs and "=" not in gold.signs:
             orders = [answer.sides] + [answer.sides[::-1]] * (gold.signs == ("!=",))
@@ -391,9 +398,28 @@ def _spells_one(targets: list[Form], values: list[Form]) -> bool:
     return len(targets) == 1 and all(values.count(value) == 1 for value in values)
 
 
-def _same_name(gold: Relation, answer: Relation) -> bool:
-    first = gold.names[0][:1]
-    return first != "" and any(name[:1] == first for name in answer.names[:-1])
+def _same_name(gold: str, answer: str) -> bool:
+    """Whether names may be of one thing: m and m_max, f and f(x); not f(x) and f'(x)."""
+    one, other = map(_name_parts, (gold, answer))
+    optional = zip(one[1::2], other[1::2], strict=True)
+    return (
+        gold != "" and one[::2] == other[::2] and all(a == b or not (a and b) for a, b in optional)
+    )
+
+
+def _name_parts(name: str) -> tuple[str, ...]:
+    match = _NAME.fullmatch(re.sub(r"[{}\s]", "", name))
+    return match.groups("") if match else (name, "", "", "")
+
+
+def _rename_argument(gold: Relation, answer: Relation) -> Relation:
+    """The answer f(t) = t + 1 as f(x) = x + 1, if so the gold is written."""
+    one, other = (_name_parts(relation.names[0])[3] for relation in (gold, answer))
+    if not (one.islower() and other.islower() and len(one) == len(other) == 1):
+        return answer
+    swapped = {one: ("variable", other), other: ("variable", one)}
+    names = (answer.names[0].replace(f"({other})", f"({one})"), *answer.names[1:])
+    return replace(map_trees(answer, partial(substitute, trees=swapped)), names=names)
 
 
 def _named_value(relation: Relation) -> Form | None:
