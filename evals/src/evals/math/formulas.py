@@ -287,7 +287,7 @@ class _Reader:
                 self.take()
                 degree = self.group("[")
             return ("root", self.argument(), degree)
-        base: Tree | None = None
+        base = number(10) if name == "lg" else None
         exponent: Tree | None = None
         while self.peek().text in ("_", "^"):
             if self.take().text == "_":
@@ -298,7 +298,7 @@ class _Reader:
             name, exponent = "arc" + name, None
         tree: Tree = (name, self.function_argument())
         if base is not None:
-            if name != "log":
+            if name not in ("lg", "log"):
                 raise Unreadable("base of " + name)
             tree = ("divide", ("ln", tree[1]), ("ln", base))
         return tree if exponent is None else ("power", tree, exponent)

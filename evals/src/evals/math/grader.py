@@ -56,6 +56,8 @@ _ROUGHLY = (
 )
 _OR_ROUGHLY = re.compile(rf"(?:\bor\s+|\()\s*(?:\\text\s*\{{\s*)?{_ROUGHLY}([^()]*)\)?")
 _MONEY = re.compile(r"(?<!\S)\\?\$\s*(\d[\d,.]*+)(?![^$]*\$)")
+_LOG = re.compile(r"\\?\blog(?!\s*_|[a-z])")
+_LOG_10 = re.compile(r"log\s*_\s*\{?10")
 _CONSTANT = re.compile(r"[A-DKkc](?:_?\d)?")
 _NAME = re.compile(r"([^_'(]+)(_[^'(]*)?('*)(?:\((.*)\))?")
 """A name, f_1'(x): its letters, subscript, primes and argument."""
@@ -200,6 +202,8 @@ class _Comparison:
         """The answer with numbers in digits, and \\approx before a value that is only rounded."""
         if "mod" in self.gold.text:
             answer = MODULO.sub(r"\\pmod ", answer)
+        if _LOG_10.search(self.gold.text):
+            answer = _LOG.sub(r"\\log_{10}", answer)
         answer = _OR_ROUGHLY.sub(r"\\approx \1", in_digits(answer[: MAX_LENGTH + 1]))
         return re.sub(_ROUGHLY, " ", answer) if self.gold.measured else answer
 
