@@ -142,9 +142,9 @@ _LAST_SPACE = re.compile(
 
 
 def trim(text: str) -> str:
-    """Return an answer without marks of mathematics mode and bold type, and its full stop."""
+    """Return an answer without quotes, marks of formulas and bold type, and its full stop."""
     text = _LAST_SPACE.sub("", text.strip().strip("*")).strip().rstrip("。")
-    for left, right in (("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$")):
+    for left, right in map(str.split, (r"\( \)", r"\[ \]", "$$ $$", "$ $", '" "', "“ ”")):
         if text.startswith(left) and text.endswith(right) and len(text) > len(left + right):
             inner = text[len(left) : -len(right)]
             if left not in inner:

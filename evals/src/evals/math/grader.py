@@ -41,7 +41,7 @@ MAX_VALUES = 64
 
 _OPTION = r"(?:(?:[Oo]ption|[Cc]hoice|[Gg]raph|[Ff]igure|[Pp]lot)\s+)?"
 _CHOICE = re.compile(
-    rf"\s*{_OPTION}(?:\\(?:text|math|bold)\w*\s*\{{\s*)?{_OPTION}"
+    rf"\s*{_OPTION}(?:\\(?:text|math|bold)\w*\s*\{{\s*)?{_OPTION}(?:\}}\s*)?"
     r"(?:\(([A-J])\)|([A-J])(?=[.:)}]|\s*$))[.:)]?\s*\}?[.:,]?(?:\\?[ ~]|\\quad)*(.*)",
     re.DOTALL,
 )

@@ -309,8 +309,8 @@ def _read_brackets(sequence: list[Token]) -> Form | None:
     elif len(parts) > 1 and left in ("(", "["):
         form = Ordered(left, right, tuple(map(shape, parts)))
         start = 0 if _POINT.fullmatch(_joined_text(sequence[:start])) else start
-    elif len(parts) > 1 and left == "{":
-        form = Several(tuple(map(shape, parts)))
+    elif start == 0 and left == "{":
+        form = shape(inner)
     elif start == 0 and left in ("(", "["):
         form = shape(inner)
         form = None if isinstance(form, Quantity | Words) else form

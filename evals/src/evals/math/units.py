@@ -33,7 +33,7 @@ _LOWER: dict[str, str | None] = {}
 for _name, _short in _CANONICAL.items():
     _LOWER[_name.lower()] = _short if _LOWER.get(_name.lower(), _short) == _short else None
 _LOWER |= {name: short for name, short in _CANONICAL.items() if name.islower()}
-_SAME = ({"pound", "gbp"}, {"ton", "t"})
+_SAME = ({"pound", "gbp"}, {"ton", "t"}, {"F", "fahrenheit"}, {"C", "celsius"})
 """Names that may be of one unit, and may be of two."""
 _LASTING = re.compile(r"[a-z] (?:in|over the|in the)$")
 """Words after which a number belongs to the unit: 366 downloads over the 3 months."""
