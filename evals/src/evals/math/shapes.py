@@ -159,6 +159,9 @@ def shape(sequence: list[Token]) -> Form:
         unnamed = (part is parts[-1] and not name for part, name in zip(parts, names, strict=True))
         sides = tuple(map(_side, parts, unnamed))
         relation = Relation(sides, tuple(marks), names)
+        named = names[0] or isinstance(sides[0], Ordered)
+        if marks == ["="] and named and isinstance(sides[1], Several):  # x = {1, 2}
+            return Several(tuple(replace(relation, sides=(sides[0], s)) for s in sides[1].items))
         return _interval(relation) or relation
     parts, _ = split(sequence, ("∈",))
     if len(parts) == 2:  # x, (x, y) or p + q
