@@ -100,7 +100,11 @@ _NO_VALUE = re.compile(r"(?:indeed )?(?:in)?(?:correct|right|wrong|valid|verifie
 """Words after "the answer is" that are no answer."""
 _EXCLAIMED = re.compile(r"(?<=\d)!(?=\**(?:\s+[A-Z]|\s*$))")
 """The end of a sentence, which is no factorial: The answer is 42!"""
-_JOINED = re.compile(r"\s*(?:,|;|,?\s*(?:and|or)\b)\s*(?=\$|\\\()")
+_JOINED = re.compile(
+    r"\s*(?:,|;|,?\s*(?:and|or)\b|(?P<words>[A-Za-z ]{0,30}\b(?:and|or|to|times|plus|minus|through"
+    r"|in base|for(?: all)?|if|when)|\(or|&|[–-]))\s*(?=\$|\\\()"
+)
+"""What joins two formulas to one answer: a separator, or words, $3$ to $5$."""
 _AFTER = re.compile(
     r"\s*(?:(?P<words>(?:\((?!and\b))?[A-Za-z])|[/_^!*+=<>\[\\-])(?:[^.,;:\n$]|\.(?=\S))*"
 )
@@ -223,7 +227,8 @@ def _value_of(answer: str) -> str:
         end = match.end()
         joined = _JOINED.match(answer, end)
         match = PATTERNS["formula"].match(answer, joined.end()) if joined else None
-        parts += [joined[0]] if joined and match else []
+        if joined and match:
+            parts.append(rf"\text{{{joined[0]}}}" if joined["words"] else joined[0])
     line = answer[end:].partition("\n")[0]
     if parts:
         after = _AFTER.match(line)
