@@ -61,8 +61,6 @@ _LOG_10 = re.compile(r"log\s*_\s*\{?10")
 _CONSTANT = re.compile(r"[A-DKkc](?:_?\d)?")
 _NAME = re.compile(r"([^_'(]+)(_[^'(]*)?('*)(?:\((.*)\))?")
 """A name, f_1'(x): its letters, subscript, primes and argument."""
-
-
 _AMOUNT = re.compile(r"[-+\d.,/ ]*\d\s+(?:[A-Za-z]{2}|[A-Za-z]/[A-Za-z])")
 """A number, a space and a unit, 12 cm or 3 m/s, where 2ab is a product."""
 

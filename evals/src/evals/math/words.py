@@ -11,8 +11,10 @@ from pathlib import Path
 _LISTS = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
 SIZES: dict[str, str] = _LISTS.pop("sizes")
 PREFIXES = _LISTS.pop("prefixes").split(",")
-LARGE: dict[str, int] = _LISTS.pop("large")
-_PARTS: dict[str, int] = _LISTS.pop("parts")
+LARGE, _PARTS = (
+    {name: int(value) for name, value in map(str.split, _LISTS.pop(kind).split(","))}
+    for kind in ("large", "parts")
+)
 WORDS: dict[str, frozenset[str]] = {name: frozenset(text.split()) for name, text in _LISTS.items()}
 SIGNS = {"negative", "minus"}
 CHANGING = WORDS["changing"] | SIGNS
