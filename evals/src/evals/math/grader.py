@@ -421,7 +421,8 @@ def _rename_argument(gold: Relation, answer: Relation) -> Relation:
         return answer
     swapped = {one: ("variable", other), other: ("variable", one)}
     names = (answer.names[0].replace(f"({other})", f"({one})"), *answer.names[1:])
-    return replace(map_trees(answer, partial(substitute, trees=swapped)), names=names)
+    sides = tuple(map_trees(side, partial(substitute, trees=swapped)) for side in answer.sides)
+    return replace(answer, sides=sides, names=names)
 
 
 def _named_value(relation: Relation) -> Form | None:
