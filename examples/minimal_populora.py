@@ -43,8 +43,8 @@ def half_solved(proposed: Proposed) -> float:
 
 def evolve(run: Run, league: League, step: int) -> str:
     """Replace the weakest student by a mutated copy of the strongest; return who by whom."""
-    (weakest,) = league.select("student", 1)
     best = league.leaderboard("student")[0].member
+    weakest = next(iter(league.select("student", 1)), best)  # it spares the newborn, perhaps all
     if best == weakest:
         return "no one replaced"
     child, parent = f"s{run.born['student']}", run.population.export(best)

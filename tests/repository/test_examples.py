@@ -25,6 +25,14 @@ def test_a_loop_of_its_own_trains_and_prints_solve_rates(monkeypatch, capsys):
     assert sum("rating" in line for line in lines) == 4
 
 
+def test_a_loop_spares_students_that_are_all_newborn(tmp_path):
+    with League(tmp_path, teachers=["t0"], students=["s0", "s1"]) as league:
+        for old, child in ("s0", "s2"), ("s1", "s3"):
+            league.replace(old, child, ["s1"], operator="mutate")
+        said = runpy.run_path(str(LOOP))["evolve"](None, league, 2)
+    assert said == "no one replaced"
+
+
 @pytest.mark.parametrize(
     ("path", "lines"), [(LOOP, 200), (BASELINES, 40), (EXAMPLES / "own_task_kind.py", 100)]
 )
