@@ -1,8 +1,8 @@
 """Run untrusted modules and scripts in fresh processes behind the jail's walls.
 
-Unlike the programs of `Sandbox`, these may import most of the standard library, numpy and
-sortedcontainers, and use threads, clocks and all names. The kernel refuses them the same: files,
-the network and other processes. Values and output come back as data, which may be forged.
+Unlike the programs of `Sandbox`, these may import most of the standard library and, if installed,
+numpy and sortedcontainers, and use threads, clocks and all names. The kernel refuses them the same:
+files, the network and other processes. Values and output come back as data, which may be forged.
 """
 
 import importlib.util
