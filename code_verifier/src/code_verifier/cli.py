@@ -223,7 +223,8 @@ def check_rows(rows: Path, as_json: bool, **settings: Any) -> int:
     ROWS is a JSON Lines file of tasks or tests, as rewards read them. A row's solution is in its
     field canonical_solution, code, reference_solution, solution or solutions; a task's is its
     program or input. Rows whose solution fails, and rows that cannot be read, are printed with the
-    reason; the exit code is then 1.
+    reason; the exit code is then 1. Limits and --allow-weak hold for tasks; tests run as in
+    rewards: 6 s of processor time each, 30 s for a whole `check`, 4 GiB.
     """
     with _sandbox(**settings) as sandbox:
         tests = cache(sandbox.self_test), cache(shared_runner().self_test)

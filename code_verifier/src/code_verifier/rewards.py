@@ -244,8 +244,7 @@ def tests_reward() -> Reward:
     """Return a reward function of TRL for whole programs: 1.0 if the program passes all tests of
     its row, 0.0 if not or if there is none; None for a fault of the sandbox, as `trl_reward`.
 
-    The tests are MBPP's columns, an entry point with inputs and outputs, or standard input and
-    output. Raises CodeVerifierError when a dataset row has none of these.
+    `read_tests` names the columns. Raises CodeVerifierError when a dataset row has none of them.
 
         >>> reward = tests_reward()  # GRPOTrainer(..., reward_funcs=reward)
         >>> answer = "<answer>def double(x): return 2 * x</answer>"

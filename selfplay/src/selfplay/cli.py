@@ -176,7 +176,7 @@ def _say_done(home: Path) -> None:
 )  # fmt: skip
 @click.option(
     "--learning-rate", type=click.FloatRange(0, min_open=True), default=2e-4, show_default=True,
-    help="Learning rate of AdamW; falls linearly to a tenth.",
+    help="Learning rate of AdamW; rises over a twentieth of the steps, then falls to a tenth.",
 )  # fmt: skip
 @click.option(
     "--held-out", type=click.IntRange(0), show_default="24, or a fifth of all if that is fewer",

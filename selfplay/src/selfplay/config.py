@@ -245,7 +245,7 @@ class LearnerConfig:
     """What beta pulls to: the adapter that all members start from (`warm_start`, as in TRL; without
     one the frozen base), or the frozen base."""
     use_bias_correction_kl: bool = False
-    """Weight k3 by the policy ratio: its gradient is then that of KL(policy || base)."""
+    """Weight k3 by the policy ratio: its gradient is then that of KL(policy || reference)."""
     teacher_beta: NotNegative | None = None
     """beta of proposals; null: beta."""
     entropy_coef: NotNegative = 0.0
