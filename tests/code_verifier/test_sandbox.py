@@ -61,6 +61,31 @@ def test_a_set_is_in_the_order_of_python(sandbox: Sandbox, program: str, input: 
         assert (verdict.status, verdict.output) == ("ok", str(eval(f"f({call})", names))), call
 
 
+@pytest.mark.parametrize(
+    ("program", "input", "output"),
+    [
+        ("def f(op, x):\n    return -x if op is 'minus' else x", "'minus', 2", "-2"),
+        ("def f(a, b):\n    return a is b", "1000, 1000", "True"),
+        (
+            "def f(a):\n    return [x is a[0] for x in a]",
+            "['a b', 'a b', 'a c']",
+            "[True, True, False]",
+        ),
+        ("def f(a, b):\n    return a is b, a", "[1], [1]", "(False, [1])"),
+        (
+            "def f(a, b):\n    return [*a], [*b]",
+            "{8, 0, 16}, {16, 8, 0}",
+            "([8, 0, 16], [8, 0, 16])",
+        ),
+        ("def f(x):\n    return x", "-1j", "(-0.0-1.0j)"),
+    ],
+)
+def test_an_input_is_what_python_makes_of_its_text(
+    sandbox: Sandbox, program: str, input: str, output: str
+) -> None:
+    assert sandbox.check(program, input).output == output
+
+
 ALONE = """
 import os
 from code_verifier import Sandbox, SandboxUnavailable

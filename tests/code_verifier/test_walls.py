@@ -21,7 +21,8 @@ from code_verifier.jail import literal_child
 
 def function(task, room):
     program, _ = literal_child.marshal.loads(task)
-    _, (data, *stay), *_ = literal_child.marshal.loads(program)
+    _, call = literal_child.marshal.loads(program)
+    data, *stay = eval(call, {"f": lambda *args: args})
     room[literal_child.wire.ROOM : literal_child.wire.ROOM + len(data)] = data
     lock = _thread.allocate_lock()
     while stay:

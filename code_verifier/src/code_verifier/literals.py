@@ -37,31 +37,29 @@ def parse_literal(text: str, max_chars: int = MAX_CHARS) -> Any:
         raise LiteralError(f"not a Python literal: {error.msg}") from None
 
 
-def parse_arguments(
-    text: str, max_chars: int = MAX_CHARS, change: ast.NodeTransformer | None = None
-) -> Arguments:
+def parse_arguments(text: str, max_chars: int = MAX_CHARS) -> Arguments:
     """Return positional and keyword arguments from the text between the parentheses of a call.
-    Every argument must be a literal. change: of the tree, before it is read. Raises
-    LiteralError."""
-    call = _call(text, max_chars)
-    return _arguments(change.visit(call) if change else call)
+    Every argument must be a literal. Raises LiteralError."""
+    return arguments_of(parse_call(text, max_chars))
 
 
 def read_arguments(text: str, max_chars: int) -> tuple[tuple[Any, ...], dict[str, Any], str]:
     """Return the arguments of `parse_arguments`, and their text as Python lays it out, without
     comments. Unlike the canonical text it keeps the written order of dicts, sets and keywords,
     which a program can see. Raises LiteralError."""
-    call = _call(text, max_chars)
-    args, kwargs = _arguments(call)
+    call = parse_call(text, max_chars)
+    args, kwargs = arguments_of(call)
     return args, kwargs, ", ".join(ast.unparse(node) for node in (*call.args, *call.keywords))
 
 
-def _arguments(call: ast.Call) -> Arguments:
+def arguments_of(call: ast.Call) -> Arguments:
+    """Return the arguments of a call. Raises LiteralError."""
     kwargs = {str(item.arg): _literal(item.value) for item in call.keywords}
     return tuple(map(_literal, call.args)), kwargs
 
 
-def _call(text: str, max_chars: int) -> ast.Call:
+def parse_call(text: str, max_chars: int) -> ast.Call:
+    """Return the tree of the call `f(text)`. Raises LiteralError."""
     try:
         call = parse_expression(f"f(\n{_at_most(max_chars, text)}\n)")
     except SyntaxError as error:

@@ -64,17 +64,14 @@ class _Missing:
 def function(task: bytes, room: mmap.mmap) -> NoReturn:
     """Call the `f` of a compiled program, and report."""
     program, limits = marshal.loads(task)
-    code, args, kwargs, has_set = marshal.loads(program)
-    if has_set:
-        args, kwargs = _with_sets(args), _with_sets(kwargs)
-    sys.set_int_max_str_digits(limits["int_digits"])
-    gc.freeze()  # so that the collector's turns depend on the program alone
     failure: BaseException | None = None
-    addresses.forget()
     names = _program.__dict__
     try:
-        if type(code) is str:
-            code = compile(code, "<program>", "exec", dont_inherit=True)
+        code, call = map(_compile, marshal.loads(program), ("exec", "eval"))
+        args, kwargs = eval(call, {"f": lambda *args, **kwargs: (args, kwargs)})
+        sys.set_int_max_str_digits(limits["int_digits"])
+        gc.freeze()  # so that the collector's turns depend on the program alone
+        addresses.forget()
         gc.enable()
         _set_depth(limits["recursion"] + _FRAMES)
         exec(code, names)
@@ -106,17 +103,8 @@ def function(task: bytes, room: mmap.mmap) -> NoReturn:
     os._exit(0)
 
 
-def _with_sets(value: Any) -> Any:
-    """The value with the sets that `wire.SET` stands for. Of three members or more, the compiler
-    makes a constant, and of this another one."""
-    if type(value) is dict:
-        return {key: _with_sets(item) for key, item in value.items()}
-    if type(value) is not list and type(value) is not tuple:
-        return value
-    if value and value[0] is wire.SET:
-        members = value[1:]
-        return set(frozenset([*frozenset(members)]) if len(members) > 2 else members)
-    return type(value)(map(_with_sets, value))
+def _compile(part: Any, mode: str) -> Any:
+    return compile(part, "<program>", mode, dont_inherit=True) if type(part) is str else part
 
 
 def reason_of(error: BaseException) -> str:

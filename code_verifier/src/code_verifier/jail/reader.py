@@ -17,7 +17,7 @@ from typing import Any
 
 from code_verifier.errors import LiteralError, Status
 from code_verifier.jail import policy, walls, wire
-from code_verifier.literals import parse_arguments
+from code_verifier.literals import arguments_of, parse_call
 from code_verifier.syntax import FAILURES, FILE_NAME, describe
 
 _TIDY = 1000
@@ -58,22 +58,21 @@ def _read(text: str, input: str, chars: int) -> tuple[str, int, bytes]:
     if status != Status.OK:
         return status, 0, code
     try:
-        args, kwargs = parse_arguments(input, chars)
+        call = parse_call(input, chars)
+        args, kwargs = arguments_of(call)
     except LiteralError as error:
         return error.status, 0, _bytes(str(error))
-    if has_set := "{" in input and _holds_set([args, kwargs]):
-        args, kwargs = parse_arguments(input, chars, _AsWritten())
-    flags |= wire.CHANCE * has_set
-    if _holds_frozenset(code):
-        code = text.removeprefix("\ufeff")
-    return Status.OK, flags, marshal.dumps((code, args, kwargs, has_set))
+    flags |= wire.CHANCE * ("{" in input and _holds_set([args, kwargs]))
+    call_code = compile(ast.Expression(call), FILE_NAME, "eval", dont_inherit=True)
+    return Status.OK, flags, marshal.dumps((code, _sent(call_code, f"f(\n{input}\n)")))
 
 
 @lru_cache(maxsize=1)  # one program may come with many inputs
 def _compile(text: str) -> tuple[str, int, Any]:
     """Status; flags; the code, or a reason."""
+    text = text.removeprefix("\ufeff")
     try:
-        tree = ast.parse(text.removeprefix("\ufeff"), FILE_NAME)
+        tree = ast.parse(text, FILE_NAME)
         refusal, flags = policy.examine(tree)
         if refusal is not None:
             return Status.BANNED, 0, _bytes(refusal)
@@ -82,20 +81,16 @@ def _compile(text: str) -> tuple[str, int, Any]:
         return Status.MEMORY, 0, b"reading the program takes too much memory"
     except FAILURES as error:
         return Status.SYNTAX_ERROR, 0, _bytes(describe(error))
-    return Status.OK, flags, code
+    return Status.OK, flags, _sent(code, text)
 
 
-class _AsWritten(ast.NodeTransformer):
-    """Makes each set a tuple, see `wire.SET`."""
-
-    def visit_Set(self, node: ast.Set) -> ast.expr:
-        mark = ast.Constant(wire.SET)  # type: ignore[arg-type]  # which only marshal sees
-        return ast.Tuple([mark, *node.elts], ast.Load())
+def _sent(code: CodeType, text: str) -> CodeType | str:
+    """The code; or its text, which the child compiles, if a constant is a set: marshal sorts the
+    members, and a program can see their order."""
+    return text if _holds_frozenset(code) else code
 
 
 def _holds_frozenset(code: CodeType) -> bool:
-    """Whether marshal would sort the members of a set that the compiler made a constant, so that
-    the child has to compile the program."""
     kinds = set(map(type, code.co_consts))
     inner = (part for part in code.co_consts if type(part) is CodeType)
     return frozenset in kinds or any(map(_holds_frozenset, inner))

@@ -42,9 +42,6 @@ CHANCE, MORE, TEXTS = 1, 2, 4
 converts values to text."""
 UNSEEN, SEEN, UNKNOWN = 0, 1, 2
 """Number of a function: whether it has seen an address, which only the layer `addresses` knows."""
-SET = StopIteration
-"""The first item of a tuple that stands for a set, followed by its members as they are written:
-marshal sorts the members of a set, and a program can see their order."""
 MISSING = "missing_module"
 """Status of a child that imports a module which its server does not hold."""
 REASON_BYTES = 1 << 12
