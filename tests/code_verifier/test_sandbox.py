@@ -86,6 +86,17 @@ def test_an_input_is_what_python_makes_of_its_text(
     assert sandbox.check(program, input).output == output
 
 
+@pytest.mark.parametrize(
+    ("empty", "input"),
+    [("s", "set(), 'ad'"), ("s[0]", "[ｓet()], 'ad'"), ("s[0]", "(set(),), 'ad'")],
+)
+def test_an_empty_set_of_an_input_is_a_source_of_chance(
+    sandbox: Sandbox, empty: str, input: str
+) -> None:
+    program = f"def f(s, x):\n    {empty}.update(x)\n    return {empty}.pop()"
+    assert sandbox.check(program, input).status == "nondeterministic"
+
+
 ALONE = """
 import os
 from code_verifier import Sandbox, SandboxUnavailable

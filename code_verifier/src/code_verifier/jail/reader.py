@@ -62,7 +62,8 @@ def _read(text: str, input: str, chars: int) -> tuple[str, int, bytes]:
         args, kwargs = arguments_of(call)
     except LiteralError as error:
         return error.status, 0, _bytes(str(error))
-    flags |= wire.CHANCE * ("{" in input and _holds_set([args, kwargs]))
+    may_hold_one = "{" in input or "(" in input  # as in `set()`
+    flags |= wire.CHANCE * (may_hold_one and _holds_set([args, kwargs]))
     call_code = compile(ast.Expression(call), FILE_NAME, "eval", dont_inherit=True)
     return Status.OK, flags, marshal.dumps((code, _sent(call_code, f"f(\n{input}\n)")))
 
