@@ -45,14 +45,15 @@ def serve(config: dict[str, Any]) -> None:
         signal.setitimer(signal.ITIMER_PROF, _BUDGET_S + 4 * _PER_BYTE_S * size)
         status, flags, data = _read(text, input, chars)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        reason = b"" if status == Status.OK else data[: wire.REASON_BYTES]
+        text = "" if status == Status.OK else data
+        reason = text.encode("utf-8", "backslashreplace")[: wire.REASON_BYTES]
         head = wire.REPLY.pack(wire.CODES[status], flags, 0, 0.0, 0.0, len(reason)) + reason
         wire.write(1, wire.frame(head + (data if status == Status.OK else b"")))
         if (turn := turn + 1) % _TIDY == 0:
             gc.collect()
 
 
-def _read(text: str, input: str, chars: int) -> tuple[str, int, bytes]:
+def _read(text: str, input: str, chars: int) -> tuple[str, int, Any]:
     """Status; flags; the code and the arguments, or a reason."""
     status, flags, code = _compile(text)
     if status != Status.OK:
@@ -61,7 +62,7 @@ def _read(text: str, input: str, chars: int) -> tuple[str, int, bytes]:
         call = parse_call(input, chars)
         args, kwargs = arguments_of(call)
     except LiteralError as error:
-        return error.status, 0, _bytes(str(error))
+        return error.status, 0, str(error)
     may_hold_one = "{" in input or "(" in input  # as in `set()`
     flags |= wire.CHANCE * (may_hold_one and _holds_set([args, kwargs]))
     call_code = compile(ast.Expression(call), FILE_NAME, "eval", dont_inherit=True)
@@ -76,12 +77,12 @@ def _compile(text: str) -> tuple[str, int, Any]:
         tree = ast.parse(text, FILE_NAME)
         refusal, flags = policy.examine(tree)
         if refusal is not None:
-            return Status.BANNED, 0, _bytes(refusal)
+            return Status.BANNED, 0, refusal
         code = compile(tree, FILE_NAME, "exec", dont_inherit=True)
     except MemoryError:
-        return Status.MEMORY, 0, b"reading the program takes too much memory"
+        return Status.MEMORY, 0, "reading the program takes too much memory"
     except FAILURES as error:
-        return Status.SYNTAX_ERROR, 0, _bytes(describe(error))
+        return Status.SYNTAX_ERROR, 0, describe(error)
     return Status.OK, flags, _sent(code, text)
 
 
@@ -95,10 +96,6 @@ def _holds_frozenset(code: CodeType) -> bool:
     kinds = set(map(type, code.co_consts))
     inner = (part for part in code.co_consts if type(part) is CodeType)
     return frozenset in kinds or any(map(_holds_frozenset, inner))
-
-
-def _bytes(reason: str) -> bytes:
-    return reason.encode("utf-8", "backslashreplace")
 
 
 def _holds_set(value: Any) -> bool:
