@@ -232,6 +232,11 @@ def test_an_attempt_without_company_keeps_its_reward_as_signal():
     assert OF_STUDENTS(samples) == pytest.approx([2**-0.5, -(2**-0.5)])
 
 
+def test_a_seed_replayed_as_two_kinds_is_two_tasks_of_one_attempt():
+    """As in mode azr."""
+    assert frac_reward_zero_std([sample(1.0), sample(1.0, kind="code_i")]) == 0.0
+
+
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
 def test_beside_a_reward_that_is_not_finite_no_advantage_is(odd):
     for function in (OF_STUDENTS, OF_TEACHERS):

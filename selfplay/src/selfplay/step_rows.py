@@ -133,10 +133,10 @@ def _same_tasks_row(both: Sequence[Proposed]) -> rows.SameTasksRow:
 
 def frac_reward_zero_std(samples: Sequence[TrainingSample]) -> float:
     """Return the share of tasks with several attempts of equal reward, as in TRL; 0 without any."""
-    rewards: dict[tuple[str, str], list[float]] = defaultdict(list)
+    rewards: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for s in samples:
         if s.phase == "solve":
-            rewards[s.member, s.task_id].append(s.reward)
+            rewards[s.member, s.kind, s.task_id].append(s.reward)
     several = [r for r in rewards.values() if len(r) > 1]
     return mean([float(max(r) - min(r) <= ZERO_STD * max(map(abs, r))) for r in several]) or 0.0
 
