@@ -213,6 +213,25 @@ def test_rows_say_what_every_text_earned_and_was_moved_by():
     assert found[0][4] > 0.0 > found[1][4] > found[2][4]
 
 
+def test_equal_answers_of_unequal_rewards_have_a_row_each():
+    """As by a reward of one's own for short texts."""
+
+    def short(attempt):
+        return attempt.score - len(attempt.rollout.completion_ids) / 10
+
+    p = solved(0, [1.0, 1.0, 1.0, 0.0])
+    p.attempts[1].rollout = replace(p.attempts[1].rollout, completion_ids=(1,), logprobs=(-1.0,))
+    samples = training_samples([p], Config(), (), None, short)
+    for sample in samples:
+        sample.text.reward, sample.text.advantage = sample.reward, sample.advantage
+    attempts = task_row(p, 1).attempts
+    assert [(a.count, a.score, a.reward) for a in attempts] == [
+        (2, 1.0, 0.7),
+        (1, 1.0, 0.9),
+        (1, 0.0, -0.3),
+    ]
+
+
 def sample(reward, *, member="s0", phase="solve", kind="code_o", task=0, tokens=1):
     ids = (0,) * tokens
     sampled = Rollout(member, (1,), ids, (0.0,) * tokens, "stop")

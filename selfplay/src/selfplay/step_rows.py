@@ -142,17 +142,16 @@ def frac_reward_zero_std(samples: Sequence[TrainingSample]) -> float:
 
 
 def _attempt_rows(attempts: Sequence[Attempt]) -> tuple[rows.AttemptRow, ...]:
-    """Return a row for each group of equal answers."""
-    groups: dict[tuple[str | None, float | None], list[Attempt]] = defaultdict(list)
+    """Return a row for each group of equal answers that earned the same."""
+    groups: dict[tuple[Any, ...], list[Attempt]] = defaultdict(list)
     for a in attempts:
-        groups[a.answer, None if a.infra_error else a.score].append(a)
+        earned = finite(a.reward), finite(a.advantage)
+        groups[a.answer, None if a.infra_error else a.score, *earned].append(a)
     attempt_rows = []
-    for (answer, score), group in groups.items():
+    for (answer, score, *rewards), group in groups.items():
         text = group[0].text
         thought = text if answer is None else text[: text.rfind(answer)]
-        learned = next((a for a in group if a.reward is not None), group[0])
-        rewards = finite(learned.reward), finite(learned.advantage)
-        solved = UNSET if learned.solved_from == 1.0 else learned.solved
+        solved = UNSET if group[0].solved_from == 1.0 else group[0].solved
         attempt_rows.append(rows.AttemptRow(thought, answer, score, len(group), *rewards, solved))
     return tuple(attempt_rows)
 

@@ -33,7 +33,7 @@ START = "start"
 
 
 class AttemptRow(Struct, frozen=True):
-    """A group of a student's equal answers."""
+    """A group of a student's equal answers that earned the same."""
 
     thought: str = ""
     answer: str | None = None
