@@ -185,6 +185,8 @@ def test_replace_starts_a_child_afresh(tiny):
     frozen = learner(tiny, frozen=("t0",))
     with pytest.raises(SelfplayError, match=r"t0 is frozen \(learner.frozen\) and cannot be repl"):
         frozen.replace("t0", frozen.export("s0"), "t2")
+    frozen.replace("t0", frozen.export("s0"), "t0")  # as a warm start does
+    assert equal(weights(frozen, "t0"), weights(frozen, "s0"))
 
 
 def test_wrong_samples(tiny):

@@ -241,7 +241,7 @@ def test_what_was_begun_is_not_resumed_with_other_settings(runs, data, tmp_path)
 
 def test_every_member_of_a_run_starts_from_the_adapter(runs, finished, tmp_path):
     out, _, _ = finished
-    still = ("learner.learning_rate=0", "learner.teacher_learning_rate=0")
+    still = ("learner.learning_rate=0", "learner.teacher_learning_rate=0", "learner.frozen=[t0]")
     settings = (f"warm_start={out}", "steps=1", "evolution.evolve_every=0", *still)
     run = runs.train(tmp_path / "run", *settings)
     given = load_adapter(out)

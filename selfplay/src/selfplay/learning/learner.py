@@ -262,9 +262,9 @@ class Learner:
     def replace(self, member: str, adapter: Adapter, new_name: str) -> None:
         """Put an adapter in a member's place under a new name, with a fresh optimiser state.
 
-        Raises SelfplayError for a frozen member.
+        Raises SelfplayError for a new name in the place of a frozen member.
         """
-        if member in self.config.frozen:
+        if member in self.config.frozen and new_name != member:
             raise SelfplayError(
                 f"{member} is frozen (learner.frozen) and cannot be replaced; replace another, or "
                 "leave it out of learner.frozen"
