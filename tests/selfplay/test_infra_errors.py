@@ -28,6 +28,7 @@ from selfplay.sampling.texts import Attempt, Proposed
 from selfplay.seeds import read_tasks
 from selfplay.step import match, propose, record_outcomes, solve, train_step, verify
 from selfplay.step_rows import metrics_row
+from selfplay.tasks.held_out import HELD_OUT
 from selfplay.tasks.template import NANO
 from selfplay.training import new_run
 from selfplay_command import command, refused, worked
@@ -56,6 +57,14 @@ def test_an_infra_error_is_not_an_invalid_task(tmp_path):
         outcome = league.state.outcomes[pair.id]
         assert (outcome.tasks, outcome.valid, outcome.invalid, outcome.infra_errors) == (2, 1, 1, 2)
         assert (outcome.attempts, outcome.solved) == (2, 1)
+
+
+def test_a_step_without_a_judged_proposal_has_no_valid_share():
+    """0 would be a warning that hardly a proposal is valid."""
+    played = SimpleNamespace(in_play=())
+    run = SimpleNamespace(step=0, template=played, structures=(), league=None)
+    for status in (Status.SANDBOX_ERROR, HELD_OUT):
+        assert metrics_row(run, [solved(status)], [], {}, (), 0, {}).valid_share is None
 
 
 class FaultySandbox:

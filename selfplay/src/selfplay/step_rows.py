@@ -70,7 +70,7 @@ def metrics_row(
         step=run.step + 1,
         teacher_reward=_mean_reward(samples, "propose"),
         student_reward=_mean_reward(samples, "solve"),
-        valid_share=len(valid) / max(1, len(judged)),
+        valid_share=_valid_share(judged),
         solve_rate=_solve_rate(valid),
         same_tasks=_same_tasks_row([p for p in solved if p.judged and p.base_judged]),
         infra_errors={
