@@ -78,9 +78,8 @@ def _replace(
     population.replace(member, child.adapter, name)
     league.replace(member, name, parents, operator.name)
     rate = _pass_rate(run, role, member, parents[0], name)
-    change, protected = lineage.relative_change, tuple(spared) or UNSET
-    born = member, name, tuple(parents), operator.name
-    return BirthRow(*born, change, rate, protected, generation)
+    born = member, name, tuple(parents), operator.name, lineage.relative_change
+    return BirthRow(*born, rate, tuple(spared) or UNSET, generation)
 
 
 def _pass_rate(run: Run, role: str, removed: str, parent: str, child: str) -> float | UnsetType:

@@ -13,6 +13,7 @@ from code_verifier import Status
 from selfplay.files import rows
 from selfplay.files.rows import COMPLEXITY, finite, mean
 from selfplay.learning.batch import TrainingSample
+from selfplay.learning.pieces import grouped
 from selfplay.learning.rewards import ZERO_STD
 from selfplay.run import Run
 from selfplay.sampling.texts import Attempt, Proposed
@@ -133,11 +134,9 @@ def _same_tasks_row(both: Sequence[Proposed]) -> rows.SameTasksRow:
 
 def frac_reward_zero_std(samples: Sequence[TrainingSample]) -> float:
     """Return the share of tasks with several attempts of equal reward, as in TRL; 0 without any."""
-    rewards: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    for s in samples:
-        if s.phase == "solve":
-            rewards[s.member, s.kind, s.task_id].append(s.reward)
-    several = [r for r in rewards.values() if len(r) > 1]
+    solving = [s for s in samples if s.phase == "solve"]
+    groups = grouped((s.member, s.kind, s.task_id) for s in solving)
+    several = [[solving[i].reward for i in group] for group in groups if len(group) > 1]
     return mean([float(max(r) - min(r) <= ZERO_STD * max(map(abs, r))) for r in several]) or 0.0
 
 

@@ -126,9 +126,8 @@ TEACHER_REWARDS: Mapping[str, TeacherFunction] = {
 def verifier(attempt: Attempt) -> float:
     """Return the reward of an answer by its grade, as in Absolute Zero (arXiv 2505.03335).
 
-    A positive score is the reward (of a built-in kind 1: code_f, too, must pass all hidden
-    examples); score 0 earns -0.5, a text without an answer -1. A reply to a taskset's prompt earns
-    its score.
+    A positive score is the reward (1 of a built-in kind: for code_f, if all hidden examples pass);
+    score 0 earns -0.5, a text without an answer -1. A reply to a taskset's prompt earns its score.
     """
     if attempt.answer is None:
         return -1.0
