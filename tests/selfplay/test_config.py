@@ -168,6 +168,8 @@ def test_set_reaches_every_kind_of_value(assignment, value):
         ("rollout.kinds=[]", "rollout.kinds is []; expected list of length >= 1"),
         ("rollout.kinds=[code_x]", "rollout.kinds names 'code_x'; expected one of code_o"),
         ("rollout.kinds=[code_o, code_o]", "rollout.kinds names a kind twice"),
+        ("rollout.solved_from=0", "rollout.solved_from is 0.0; expected more than 0 and at most 1"),
+        ("rollout.solved_from=10", "rollout.solved_from is 10.0; expected more than 0"),
         ("learner.frozen=[t2]", "learner.frozen: 't2'; expected one of t0"),
         ("evolution.mutation=[]", "evolution.mutation is []; expected"),
     ],
