@@ -363,11 +363,8 @@ class Config:
     def __post_init__(self) -> None:
         if not is_taskset(self.rollout.tasks):
             require_known(self.rollout.kinds)
-            if not 0.0 < self.rollout.solved_from <= 1.0:  # wrong and ill-formed answers have 0
-                raise ConfigError(
-                    f"rollout.solved_from is {self.rollout.solved_from}; expected more than 0 and "
-                    "at most 1, the score of a right answer, where rollout.tasks is no taskset"
-                )
+            if not 0.0 < (least := self.rollout.solved_from) <= 1.0:  # a wrong answer has 0
+                raise ConfigError(f"rollout.solved_from is {least}; expected above 0, at most 1")
         if (self.teachers == 0) != (self.rollout.tasks is not None):
             raise ConfigError(
                 f"teachers is {self.teachers} and rollout.tasks is {self.rollout.tasks}; expected "

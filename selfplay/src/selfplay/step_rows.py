@@ -147,11 +147,12 @@ def _attempt_rows(attempts: Sequence[Attempt]) -> tuple[rows.AttemptRow, ...]:
         earned = finite(a.reward), finite(a.advantage)
         groups[a.answer, None if a.infra_error else a.score, *earned].append(a)
     attempt_rows = []
-    for (answer, score, *rewards), group in groups.items():
+    for (answer, score, reward, advantage), group in groups.items():
         text = group[0].text
         thought = text if answer is None else text[: text.rfind(answer)]
         solved = UNSET if group[0].solved_from == 1.0 else group[0].solved
-        attempt_rows.append(rows.AttemptRow(thought, answer, score, len(group), *rewards, solved))
+        row = thought, answer, score, len(group), reward, advantage, solved
+        attempt_rows.append(rows.AttemptRow(*row))
     return tuple(attempt_rows)
 
 
