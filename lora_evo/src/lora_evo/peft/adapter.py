@@ -28,7 +28,6 @@ from lora_evo.peft.directory import (
     StoredTensor,
     adapter_files,
     combine,
-    module_path,
     naming,
     tensor_names,
     write_tensors,
@@ -39,8 +38,8 @@ from lora_evo.peft.names import as_in
 _EXPERT = re.compile(r"\.experts\.\d+\.")
 """In the name of a module of one expert."""
 _NAMES = {getattr(torch, word): name for name, word in NUMBER_TYPES.items()}
-Layout: TypeAlias = dict[str, tuple[str, tuple[int, ...]]]
-"""Type (safetensors' name) and shape of tensors, by name."""
+Layout: TypeAlias = dict[str, list[tuple[str, tuple[int, ...]]]]
+"""Type (safetensors' name) and shape of A and of B, by module path."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -225,13 +224,12 @@ _shared = lru_cache(maxsize=4)(_read)
 
 
 def layout_of(parents: Sequence[AdapterReader], config: AdapterConfig) -> Layout:
-    """Return type and shape by name of the tensors of a child with the ranks of `config`."""
+    """Return the layout of a child with the ranks of `config`."""
     layout: Layout = {}
-    for path in {path for parent in parents for path in parent.paths}:
-        rank, (a, b) = config.rank(path), tensor_names(path)
-        tensors = next(parent.tensors for parent in parents if a in parent.tensors)
-        layout[a] = tensors[a].dtype, (rank, tensors[a].shape[1])
-        layout[b] = tensors[b].dtype, (tensors[b].shape[0], rank)
+    first_of = {path: parent for parent in reversed(parents) for path in parent.paths}
+    for path, parent in first_of.items():
+        rank, (a, b) = config.rank(path), map(parent.tensors.__getitem__, tensor_names(path))
+        layout[path] = [(a.dtype, (rank, a.shape[1])), (b.dtype, (b.shape[0], rank))]
     return layout
 
 
@@ -276,9 +274,8 @@ def save_adapter(
     for path, slot in adapter.slots.items():
         check_finite(path, slot)
     layout: Layout = {
-        name: (_NAMES[factor.dtype], tuple(factor.shape))
+        path: [(_NAMES[factor.dtype], tuple(factor.shape)) for factor in (slot.A, slot.B)]
         for path, slot in adapter.slots.items()
-        for name, factor in zip(tensor_names(path), (slot.A, slot.B), strict=True)
     }
     with appearing(Path(directory), overwrite=overwrite) as draft:
         write_adapter(draft, adapter.config, layout, adapter.slots.items())
@@ -294,15 +291,14 @@ def write_adapter(
     """Write configuration and weights into a new folder; slots: in any order."""
     folder.mkdir()
     (folder / CONFIG_FILE).write_text(config.to_json(), encoding="utf-8")
-    ends = {path: tensor_names(path) for path in map(module_path, layout)}
-    wrappers, experts = config.wrappers(ends), Counter(map(config.parameter, ends))
-    stored = dict(layout)
-    for path, (a, b) in ends.items():
+    wrappers, experts = config.wrappers(layout), Counter(map(config.parameter, layout))
+    stored: dict[str, tuple[str, tuple[int, ...]]] = {}
+    for path, pair in layout.items():
         if key := config.parameter(path):
-            (dtype, (rank, inputs)), (dtype_b, (outputs, _)) = stored.pop(a), stored.pop(b)
-            whole_a, whole_b = tensor_names(wrappers[key])
-            stored[whole_a] = dtype, (experts[key] * rank, inputs)
-            stored[whole_b] = dtype_b, (outputs, experts[key] * rank)
+            (dtype, (rank, inputs)), (dtype_b, (outputs, _)) = pair
+            rank *= experts[key]
+            pair = [(dtype, (rank, inputs)), (dtype_b, (outputs, rank))]
+        stored |= zip(tensor_names(wrappers[key] if key else path), pair, strict=True)
 
     def payloads() -> Iterator[tuple[str, memoryview]]:
         waiting: dict[str, dict[int, Slot]] = defaultdict(dict)
@@ -376,9 +372,8 @@ def check_comparable(
         sources.append((source.renamed(names), names))
         paths += names.values()
     (first, (one, _)), *tail = zip(named, sources, strict=True)
-    for title, (other, _) in tail:
-        odd = sorted(set(one.paths) ^ set(other.paths))
-        if odd and not any_modules:
+    for title, (other, _) in () if any_modules else tail:
+        if odd := sorted(set(one.paths) ^ set(other.paths)):
             raise LoraEvoError(
                 f"{first} and {title} have different modules: {odd[0]} and {len(odd) - 1} more are "
                 "only in one; expected equal ones, or use merge, for which a missing module is 0"

@@ -173,11 +173,6 @@ def tensor_names(path: str) -> tuple[str, str]:
     return f"{_PREFIX}{path}.lora_A.weight", f"{_PREFIX}{path}.lora_B.weight"
 
 
-def module_path(name: str) -> str:
-    """Return the module path of a tensor with a name from `tensor_names`."""
-    return name.removeprefix(_PREFIX).rpartition(".lora_")[0]
-
-
 def content_hash(directory: PathLike) -> str:
     """Return the hash of an adapter directory's configuration and weights (not of its lineage).
 
