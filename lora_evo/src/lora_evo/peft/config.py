@@ -69,13 +69,14 @@ class AdapterConfig:
             checked_count(f"rank_pattern[{name!r}]", rank)
         for name, alpha in self.alpha_pattern.items():
             _check_alpha(f"alpha_pattern[{name!r}]", alpha)
-        for pattern in (*self.rank_pattern, *self.alpha_pattern):
-            _check_regex(pattern, _PATTERN.format(pattern))
-        for pattern in self._layers_patterns():
-            _check_regex(pattern, _LAYER_OF.format(pattern))
-        for whole in (self.target_modules, self.rest.get("exclude_modules")):
-            if isinstance(whole, str):
-                _check_regex(whole, whole)
+        patterns = [(p, _PATTERN.format(p)) for p in (*self.rank_pattern, *self.alpha_pattern)]
+        patterns += [(pattern, _LAYER_OF.format(pattern)) for pattern in self._layers_patterns()]
+        wholes = self.target_modules, self.rest.get("exclude_modules")
+        for name, pattern in (*patterns, *((p, p) for p in wholes if isinstance(p, str))):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise LoraEvoError(f"{name!r} is not a usable module pattern: {error}") from error
         odd = [name for name in (*_MERGEABLE, *_NOT_MERGEABLE) if self.rest.get(name)]
         if self.rest.get("bias", "none") != "none":
             odd = ["bias"]
@@ -147,12 +148,10 @@ class AdapterConfig:
             if raw.get(name) is not None and not isinstance(raw[name], str):
                 _names(name, raw[name])
         names = {one.name for one in fields(cls)} - {"rest"}
-        rest = {name: value for name, value in raw.items() if name not in names}
-        values = {name: raw[name] for name in names if raw.get(name) is not None}
-        if isinstance(raw.get("target_modules"), list):
-            values["target_modules"] = tuple(raw["target_modules"])
-        always = {"r": None, "lora_alpha": None, "target_modules": None}
-        return cls(**{**always, **values}, rest=rest)
+        values = {name: raw.pop(name, None) for name in names}
+        if isinstance(values["target_modules"], list):
+            values["target_modules"] = tuple(values["target_modules"])
+        return cls(**values, rest=raw)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as in the file."""
@@ -185,8 +184,7 @@ class AdapterConfig:
         # PEFT makes these starts, to load weights over them, for even ranks and narrow ones alone.
         unfit = start == "mica" or (start == "orthogonal" and rank % 2)
         rest = {**self.rest, "init_lora_weights": True} if unfit else self.rest
-        plain = replace(self, rank_pattern={}, alpha_pattern={}, rest=rest)
-        return replace(plain, r=rank, lora_alpha=alpha)
+        return replace(self, r=rank, lora_alpha=alpha, rank_pattern={}, alpha_pattern={}, rest=rest)
 
     def on(self, paths: Iterable[str], parameters: Iterable[str] = ()) -> Self:
         """Return this configuration for exactly these modules and slots of bare parameters, by
@@ -313,8 +311,7 @@ class AdapterConfig:
             return _ends(path, targets)
         patterns = [_LAYER_OF.format(pattern) for pattern in self._layers_patterns()]
         matches = (re.match(pattern, path) for pattern in patterns or [_ANY_LAYER])
-        match = next((match for match in matches if match), None)
-        if match is None or not _ends(path, targets):
+        if not (match := next(filter(None, matches), None)) or not _ends(path, targets):
             return False
         return int(match["idx"]) in (layers if isinstance(layers, list) else [layers])
 
@@ -362,10 +359,3 @@ def check_pair(config: AdapterConfig, path: str, a: Sequence[int], b: Sequence[i
 def _check_alpha(name: str, alpha: object) -> None:
     if not is_number(alpha) or not 1 / _LARGEST <= alpha <= _LARGEST:
         raise LoraEvoError(f"{name} is {alpha!r}; expected a number above 0, up to {_LARGEST:g}")
-
-
-def _check_regex(name: str, pattern: str) -> None:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise LoraEvoError(f"{name!r} is not a usable module pattern: {error}") from error
