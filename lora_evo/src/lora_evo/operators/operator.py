@@ -25,11 +25,12 @@ if TYPE_CHECKING:  # they bring torch or numpy, which a list of operators does w
 Recipe = Callable[[str, Sequence["Slot"]], "SlotChild"]
 """Returns the child's module for a path and the parents' slots there, which it must not change.
 Modules may come in any order."""
-LEVELS = ("module", "block", "layer")
+_UNITS = {"module": r".+", "block": r".+(?=\.)|.+", "layer": r"(?:.*?\.)?\d+(?=\.|$)|.+"}
+"""The beginning of a module's path that names its unit, by level."""
+LEVELS = tuple(_UNITS)
 """Units of an operator: a module, all modules of a block, or all modules of a layer."""
 VERBS = {"mutation": "mutate", "crossover": "cross", "merge": "merge"}
 """The command, and function, of each kind of operator."""
-_LAYER = re.compile(r"(?:.*?\.)?\d+(?=\.|$)")
 
 
 @dataclass(frozen=True)
@@ -98,12 +99,8 @@ class Setup:
                 f"level is {level!r}{did_you_mean(level, LEVELS)}; expected one of "
                 f"{', '.join(LEVELS)}"
             )
-        units = {}
-        for path in self.paths:
-            match = _LAYER.match(path) if level == "layer" else None
-            block = path.rpartition(".")[0] if level == "block" else ""
-            units[path] = match[0] if match else block or path
-        return units
+        matches = ((path, re.match(_UNITS[level], path)) for path in self.paths)
+        return {path: match[0] for path, match in matches if match}
 
     def check_equal_ranks(self, advice: str) -> None:
         """Raise `LoraEvoError` for parents of unequal rank; advice: the end of the message."""
@@ -155,77 +152,68 @@ class Operator:
         return resolve_name(self.prepare) if isinstance(self.prepare, str) else self.prepare
 
 
-def _built_in(
-    kind: Literal["mutation", "crossover", "merge"],
-    name: str,
-    *,
-    summary: str,
-    preserves: str,
-    strength: float | None = None,
-    **defaults: Any,
-) -> Operator:
-    prepare = f"lora_evo.operators.{kind}s:{name}"
-    return Operator(name, kind, summary, preserves, prepare, defaults, strength)
+def _built_in(kind: Literal["mutation", "crossover", "merge"], name: str, **more: Any) -> Operator:
+    return Operator(name, kind, prepare=f"lora_evo.operators.{kind}s:{name}", **more)
 
 
 OPERATORS: Mapping[str, Operator] = {
     operator.name: operator
     for operator in (
-        _built_in("mutation", "svd_structured", strength=0.15, rotation=1.0,
+        _built_in("mutation", "svd_structured", default_strength=0.15, defaults={"rotation": 1.0},
             summary="turn both singular bases by exact rotations, rescale the singular values",
             preserves="column and row space, rank, factorization, norm balance of A and B"),
-        _built_in("mutation", "subspace_rotation", strength=0.15,
+        _built_in("mutation", "subspace_rotation", default_strength=0.15,
             summary="turn both singular bases within their spaces by exact rotations",
             preserves="singular values, column and row space, factorization, norm balance"),
-        _built_in("mutation", "component_masking", strength=0.15, tail=1.0,
+        _built_in("mutation", "component_masking", default_strength=0.15, defaults={"tail": 1.0},
             summary="mask random singular components, mostly small ones, and initialise them anew",
             preserves="the other components, |A|, number of live ranks; not the factorization"),
-        _built_in("mutation", "full_gaussian", strength=0.15,
+        _built_in("mutation", "full_gaussian", default_strength=0.15,
             summary="add Gaussian noise, in proportion to each factor's size, to both factors",
             preserves="rank, relative sizes of A and B; depends on the factorization"),
         _built_in("mutation", "layer_selective_gaussian",
-            strength=0.15, share=1 / 3, level="module",
+            default_strength=0.15, defaults={"share": 1 / 3, "level": "module"},
             summary="add Gaussian noise to both factors of a random share of the modules",
             preserves="all other modules exactly; as full_gaussian on the chosen ones"),
-        _built_in("crossover", "slot_swap", level="module",
+        _built_in("crossover", "slot_swap", defaults={"level": "module"},
             summary="take the factors of every module (or layer) whole from one of the parents",
             preserves="every slot, rank, optimiser moments (they move with the slot)"),
         _built_in("crossover", "svd_subspace",
             summary="take every singular triplet of the update from one of the parents",
             preserves="singular triplets of the parents (before truncation), rank"),
-        _built_in("crossover", "dare", p=0.3,
+        _built_in("crossover", "dare", defaults={"p": 0.3},
             summary="the first parent plus some components of its difference to the others",
             preserves="what the parents agree on, rank, the mean (over seeds)"),
         _built_in("crossover", "extrapolate",
-            fitness=None, eta=None, eta_low=1.1, eta_high=1.3,
+            defaults={"fitness": None, "eta": None, "eta_low": 1.1, "eta_high": 1.3},
             summary="from the worse parent's update through the better one's and beyond",
             preserves="what the parents agree on, rank"),
         _built_in("crossover", "average",
             summary="the weighted mean of the updates, truncated to the first parent's rank",
             preserves="what the parents agree on, rank"),
-        _built_in("crossover", "factor_dare", p=0.7,
+        _built_in("crossover", "factor_dare", defaults={"p": 0.7},
             summary="baseline: entries of A and B dropped and rescaled apart; prefer dare",
             preserves="rank"),
         _built_in("crossover", "factor_extrapolate",
-            fitness=None, eta=None, eta_low=1.0, eta_high=1.5,
+            defaults={"fitness": None, "eta": None, "eta_low": 1.0, "eta_high": 1.5},
             summary="baseline: A and B extrapolated apart (quadratic); prefer extrapolate",
             preserves="rank, equal factors"),
-        _built_in("merge", "merge_svd", rank=None,
+        _built_in("merge", "merge_svd", defaults={"rank": None},
             summary="the weighted sum of the updates, cut to the rank by its SVD",
             preserves="all that the rank can hold of the sum"),
-        _built_in("merge", "merge_linear", rank=None,
+        _built_in("merge", "merge_linear", defaults={"rank": None},
             summary="the same as merge_svd; PEFT's adds A and B apart",
             preserves="all that the rank can hold of the sum"),
         _built_in("merge", "merge_cat",
             summary="the factors of all parents side by side, in the sum of their ranks",
             preserves="the weighted sum, exactly"),
-        _built_in("merge", "merge_ties", density=0.5, rank=None,
+        _built_in("merge", "merge_ties", defaults={"density": 0.5, "rank": None},
             summary="large entries of the updates where they agree with the elected sign",
             preserves="equal parents, at density 1"),
-        _built_in("merge", "merge_dare_linear", density=0.5, rank=None,
+        _built_in("merge", "merge_dare_linear", defaults={"density": 0.5, "rank": None},
             summary="the weighted sum of a random share of the entries, made up for",
             preserves="the weighted sum (over seeds, before it is cut to the rank)"),
-        _built_in("merge", "merge_dare_ties", density=0.5, rank=None,
+        _built_in("merge", "merge_dare_ties", defaults={"density": 0.5, "rank": None},
             summary="a random share of the entries, of which the elected sign's are added up",
             preserves="signs that the parents agree on"),
     )
