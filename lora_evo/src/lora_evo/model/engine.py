@@ -9,7 +9,7 @@ other rows of a batch nor the order of calls can change.
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -112,6 +112,11 @@ class Engine(ABC):
     """Of an engine on saved adapters: `engine`, `model`, `model_hash` and `dtype`."""
     hashes: Mapping[str, str]
     """Content hashes of its saved adapters by name."""
+
+    def __init__(self, model: Any, tokenizer: Any, max_rows: int, context: int | None) -> None:
+        """model: the base, for its settings and the number of its tokens only."""
+        self.tokenizer, self.max_rows, self.context = tokenizer, max_rows, context
+        self.end_tokens, self.vocabulary = end_tokens(model, tokenizer), embedding_rows(model)
 
     @property
     @abstractmethod
@@ -221,9 +226,8 @@ def embedding_rows(model: Any) -> int:
     return int(model.get_input_embeddings().weight.shape[0])
 
 
-def refuse_unknown(ids: Iterable[int], rows: float) -> None:
+def refuse_unknown(ids: Sequence[int], rows: float) -> None:
     """Raise LoraEvoError for a token id below 0 or beyond the rows of the model's embedding."""
-    ids = tuple(ids)
     if (first := min(ids, default=0)) < 0:
         raise LoraEvoError(f"token {first} is below 0, as masked labels are; expected a token's id")
     if (last := max(ids, default=0)) >= rows:

@@ -16,7 +16,7 @@ from torch import Tensor
 from lora_evo import Adapter
 from lora_evo.errors import LoraEvoError
 from lora_evo.model.decoding import Decoder, KVCache, decoder_of, mask_of, padded, turning_length
-from lora_evo.model.engine import Engine, Request, Rollout, Samples, embedding_rows, end_tokens
+from lora_evo.model.engine import Engine, Request, Rollout, Samples
 from lora_evo.model.stacked_lora import StackedAdapters, import_adapter
 from lora_evo.peft.names import as_in
 from lora_evo.random_streams import stream
@@ -231,15 +231,13 @@ class HFEngine(Engine):
     shares_parameters = True
 
     def __init__(self, adapters: StackedAdapters, tokenizer: Any, *, max_rows: int = 128):
-        self.adapters = adapters
-        self.tokenizer = tokenizer
-        self.max_rows = max_rows
         model: Any = adapters.model
+        context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+        super().__init__(model, tokenizer, max_rows, context)
+        self.adapters = adapters
         self._decoder: Any = decoder_of(model)
         self._turn = turning_length(model)
         self._versions: dict[str, int] = {}
-        self.context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-        self.end_tokens, self.vocabulary = end_tokens(model, tokenizer), embedding_rows(model)
 
     @property
     def versions(self) -> dict[str, int]:

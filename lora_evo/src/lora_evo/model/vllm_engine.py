@@ -22,15 +22,7 @@ from lora_evo import Adapter, AdapterConfig, Slot, save_adapter
 from lora_evo.errors import EngineStopped, LoraEvoError
 from lora_evo.files import drafting, sweep
 from lora_evo.model.base import BaseModel, Shapes, check_shapes
-from lora_evo.model.engine import (
-    Engine,
-    Request,
-    Rollout,
-    Samples,
-    embedding_rows,
-    end_tokens,
-    unknown_adapter,
-)
+from lora_evo.model.engine import Engine, Request, Rollout, Samples, unknown_adapter
 from lora_evo.model.vllm_server import ServedModel, Serving, VLLMOptions, import_vllm
 
 _SEEDS = 2**63
@@ -70,11 +62,7 @@ class VLLMEngine(Engine):
         *,
         threads: int = 0,
     ) -> None:
-        self.tokenizer = base.tokenizer
-        self.end_tokens = end_tokens(base.model, base.tokenizer)
-        self.vocabulary = embedding_rows(base.model)
-        self.context = serving.length(options)
-        self.max_rows = options.max_rows
+        super().__init__(base.model, base.tokenizer, options.max_rows, serving.length(options))
         self._serving, self._shapes = serving, shapes
         self._vllm = import_vllm(serving.device.type != "cpu")
         self._held: dict[str | None, _Held] = {}
