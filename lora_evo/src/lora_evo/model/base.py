@@ -168,7 +168,6 @@ def load_base_model(
     source = _found(resolve(name))
     # Large tensors get pages of their own: glibc could not reuse their holes.
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
-    kind = "auto" if dtype == "auto" else getattr(torch, dtype)
     tokenizer = load_tokenizer(name)
     try:
         with quiet():
@@ -179,7 +178,7 @@ def load_base_model(
                     " move the adapter into a folder of its own"
                 )
             model, info = model_class(config).from_pretrained(
-                source, dtype=kind, output_loading_info=True, trust_remote_code=False,
+                source, dtype=dtype, output_loading_info=True, trust_remote_code=False,
                 **loading(config, device, load_in_4bit),
             )  # fmt: skip
     except Exception as error:  # a damaged folder or a missing network may raise anything
@@ -305,16 +304,15 @@ def check_bits(quantization: str | None, folder: str, more: str = "") -> None:
 
 
 def check_shapes(who: str, adapter: Adapter, shapes: Shapes, base: str) -> None:
+    other = f"{who} is of another base model"
     for path, slot in adapter.slots.items():
         if path not in shapes:
-            raise LoraEvoError(
-                f"{who} is of another base model: {base} has no linear module {path}"
-            )
+            raise LoraEvoError(f"{other}: {base} has no linear module {path}")
         shape = (slot.A.shape[1], slot.B.shape[0])
         if shape != shapes[path]:
             raise LoraEvoError(
-                f"{who} is of another base model: its factors of {path} map {shape[0]} to "
-                f"{shape[1]} features, {base} has {shapes[path][0]} to {shapes[path][1]} there"
+                f"{other}: its factors of {path} map {shape[0]} to {shape[1]} features, {base} has "
+                f"{shapes[path][0]} to {shapes[path][1]} there"
             )
 
 

@@ -7,14 +7,7 @@ import torch
 from lora_evo import Adapter, adapter_hash, load_adapter
 from lora_evo.compare import any_update
 from lora_evo.errors import LoraEvoError, checked_count
-from lora_evo.model.base import (
-    BaseModel,
-    choose_device,
-    fitted,
-    linear_shapes,
-    load_base_model,
-    resolve,
-)
+from lora_evo.model.base import BaseModel, choose_device, fitted, linear_shapes, load_base_model
 from lora_evo.model.engine import Engine, Folders, Request
 from lora_evo.model.hf_engine import HFEngine
 from lora_evo.model.stacked_lora import stack_saved
@@ -62,9 +55,9 @@ def open_engine(
     if kind == "vllm":
         refuse_float32(base.dtype, on_gpu)
         base.model.to("meta")  # vLLM loads the weights again
-        ranks = [slot.rank for adapter in saved.values() for slot in adapter.slots.values()]
-        highest = max(ranks, default=1)
-        serving = Serving(resolve(model), base.dtype, target, base.context, len(saved), highest)
+        highest = max((slot.rank for a in saved.values() for slot in a.slots.values()), default=1)
+        source = base.model.name_or_path
+        serving = Serving(source, base.dtype, target, base.context, len(saved), highest)
         options = VLLMOptions(max_rows=max_rows)
         engine = VLLMEngine(base, serving, options, linear_shapes(base.model))
     else:

@@ -171,9 +171,8 @@ def trainable_shapes(config: Any) -> tuple[int, dict[str, tuple[int, int]]]:
     """
     with torch.device("meta"):
         model = model_class(config).from_config(config)
-    layers = trainable_layers(model).items()
-    shapes = {path: (layer.in_features, layer.out_features) for path, layer in layers}
-    return sum(p.numel() for p in model.parameters()), shapes
+    shapes, layers = linear_shapes(model), trainable_layers(model)
+    return sum(p.numel() for p in model.parameters()), {path: shapes[path] for path in layers}
 
 
 def starting_a(shape: tuple[int, ...], seed: int) -> Tensor:

@@ -77,12 +77,11 @@ class Serving:
 
     def length(self, options: VLLMOptions) -> int | None:
         """Longest prompt and completion together, in tokens."""
-        lengths = [n for n in (self.context, options.max_model_len) if n is not None]
-        return min(lengths, default=None)
+        return min(filter(None, (self.context, options.max_model_len)), default=None)
 
 
 def llm_arguments(serving: Serving, options: VLLMOptions) -> dict[str, Any]:
-    """Return the arguments of `vllm.LLM`.
+    """Return the arguments of `vllm.LLM`. Raises LoraEvoError for a rank that it does not serve.
 
     One more slot than adapters is for the zero adapter of the base's rows. The cache in main memory
     has room for two versions of every adapter, so that a new one is added before the old is
@@ -104,12 +103,16 @@ def llm_arguments(serving: Serving, options: VLLMOptions) -> dict[str, Any]:
         "seed": 0,
     }
     if serving.max_adapters:
-        slots = serving.max_adapters + 1
+        slots, rank = serving.max_adapters + 1, serving.max_rank
+        if rank > RANKS[-1]:
+            raise LoraEvoError(
+                f"an adapter has rank {rank}, vLLM serves up to {RANKS[-1]}; use --engine hf"
+            )
         arguments |= {
             "enable_lora": True,
             "max_loras": slots,
             "max_cpu_loras": 2 * slots,
-            "max_lora_rank": rounded_rank(serving.max_rank),
+            "max_lora_rank": RANKS[bisect_left(RANKS, rank)],
         }
     if on_cpu:
         # A chunk of a prompt with a seeded request kills the engine on a CPU.
@@ -128,28 +131,17 @@ def llm_arguments(serving: Serving, options: VLLMOptions) -> dict[str, Any]:
     return arguments
 
 
-def rounded_rank(rank: int) -> int:
-    """Return vLLM's smallest slot rank for an adapter of this rank. Raises LoraEvoError."""
-    if rank <= RANKS[-1]:
-        return RANKS[bisect_left(RANKS, rank)]
-    raise LoraEvoError(
-        f"an adapter has rank {rank}, vLLM serves up to {RANKS[-1]}; use --engine hf"
-    )
-
-
 def require_vllm() -> str:
     """Return vLLM's version, without an import. Raises LoraEvoError for another or none."""
+    install = f"type: {pip_install(f'vllm=={VERSION}.*')}"
     if find_spec("vllm") is None:
         raise LoraEvoError(
-            "the vllm engine needs vLLM, which is not installed; type: "
-            f"{pip_install(f'vllm=={VERSION}.*')} (without a GPU see docs/gpu.md)"
+            f"the vllm engine needs vLLM, which is not installed; {install} (without a GPU see "
+            "docs/gpu.md)"
         )
     installed = _installed()
     if ".".join(installed.split(".")[:2]) != VERSION:
-        raise LoraEvoError(
-            f"vLLM {installed} is installed, expected {VERSION}; type: "
-            f"{pip_install(f'vllm=={VERSION}.*')}"
-        )
+        raise LoraEvoError(f"vLLM {installed} is installed, expected {VERSION}; {install}")
     return installed
 
 
