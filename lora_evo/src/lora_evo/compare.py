@@ -8,14 +8,7 @@ from typing import Any
 import torch
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.peft.adapter import (
-    Adapter,
-    Slot,
-    SlotSource,
-    check_comparable,
-    open_adapter,
-    slot_digest,
-)
+from lora_evo.peft.adapter import Adapter, Slot, check_comparable, open_adapter, slot_digest
 from lora_evo.peft.directory import PathLike, combine
 from lora_evo.thin import one_thread, prepared, triangle
 
@@ -140,12 +133,11 @@ def retention(
     Both are adapters, or directories, which are read module by module. Ranks and alphas may differ.
     any_base: the names of their base models may differ, too. Raises `LoraEvoError`.
     """
-    sides = {"the parent": parent, "the child": child}
+    return _compared({"the parent": parent, "the child": child}, any_base)
+
+
+def _compared(sides: Mapping[str, Adapter | PathLike], any_base: bool) -> Retention:
     named = {t: a if isinstance(a, Adapter) else open_adapter(a) for t, a in sides.items()}
-    return _compared(named, any_base)
-
-
-def _compared(named: Mapping[str, SlotSource], any_base: bool) -> Retention:
     (one, _), (two, _) = check_comparable(named, any_base=any_base)
     with one_thread():
         gaps = {path: slot_gap(path, one.slot(path), two.slot(path)) for path in one.paths}
