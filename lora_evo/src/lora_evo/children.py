@@ -15,7 +15,7 @@ import torch
 
 from lora_evo.compare import any_update, check_same_ends, effective_rank, numerical_rank
 from lora_evo.errors import LoraEvoError, checked_count
-from lora_evo.files import appearing, refuse_existing
+from lora_evo.files import appearing
 from lora_evo.operators.operator import OPERATORS, Operator, Setup, find_operator
 from lora_evo.operators.slot_child import SlotChild
 from lora_evo.peft.adapter import (
@@ -351,7 +351,6 @@ def write_child(
             raise LoraEvoError(
                 f"{target} is the parent {folder} or lies inside it; name another out"
             )
-    refuse_existing(target, overwrite=overwrite)
     birth = Birth(
         [open_adapter(folder) for folder in folders], operation, seed=seed, strength=strength,
         weights=weights, parameters=parameters or {},
@@ -376,9 +375,8 @@ def write_child(
 def _checked_weights(weights: Sequence[float], parents: int, *, signed: bool) -> tuple[float, ...]:
     if len(weights) != parents:
         raise LoraEvoError(f"{len(weights)} weight(s) for {parents} parents; give one for each")
-    values = tuple(float(weight) for weight in weights)
-    low = -math.inf if signed else 0.0
-    if not all(math.isfinite(value) and value >= low for value in values) or not any(values):
+    values = tuple(map(float, weights))
+    if not all(math.isfinite(v) and (signed or v >= 0) for v in values) or not any(values):
         numbers = "finite numbers" if signed else "numbers of at least 0"
         raise LoraEvoError(f"weights are {values}; expected {numbers}, not all 0")
     return values

@@ -97,7 +97,6 @@ def family(
 
     unreadable: called with the reason if an adapter cannot be read; None: raise `LoraEvoError`.
     """
-
     folders = adapter_folders(Path(root) for root in roots)
     members = dict(readable(folders, lambda f: (content_hash(f), read_lineage(f)), unreadable))
     names = shortest_unique_names(list(members))

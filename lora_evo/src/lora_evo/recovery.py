@@ -82,8 +82,7 @@ class Recovery:
 
     def passed(self, who: str = CHILD) -> bool:
         """Return whether all seeds recovered, the median in `MOST_STEPS` steps, as in the paper."""
-        median = self.median(who)
-        return None not in self.steps(who) and median is not None and median <= MOST_STEPS
+        return None not in self.steps(who) and (self.median(who) or 0) <= MOST_STEPS
 
     @property
     def has_power(self) -> bool:

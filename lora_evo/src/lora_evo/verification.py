@@ -44,13 +44,12 @@ def verify(
     lineage, content = lineage_of(child), content_hash(child)
     roots = [parents] if isinstance(parents, str | os.PathLike) else parents
     folders, problems = find_parents(child, lineage, roots)
-    missing = bool(problems)
     if content != lineage.content_hash:
         problems.append(
             "the child has changed since its birth (trained, or edited): its lineage says "
             f"{lineage.content_hash[:24]}, its content is {content[:24]}"
         )
-    if missing:
+    if len(folders) < len(lineage.parents):
         return Verification(False, None, (), tuple(problems))
     operator = operator or OPERATORS.get(lineage.operator)
     if operator is None:
@@ -84,8 +83,7 @@ def verify(
         if content != remade.content_hash:
             problems.append("adapter_config.json differs from the one made again")
         names = vars(remade).keys() - {"versions", "generation", "quantization"}
-        odd = sorted(name for name in names if getattr(lineage, name) != getattr(remade, name))
-        if odd:
+        if odd := sorted(n for n in names if getattr(lineage, n) != getattr(remade, n)):
             problems.append(f"lineage.json differs from the one made again in: {', '.join(odd)}")
     difference = total_gap(gaps.values()).distance
     return Verification(not problems, difference, tuple(differing), tuple(problems))

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -107,12 +108,7 @@ def _child_options(
         form: dict[str, Any] = {"metavar": "W,W,...", "callback": _numbers}
         options.insert(0, click.option("--weights", help=weights, **form))
 
-    def with_options(command: Callable[..., None]) -> Callable[..., None]:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return with_options
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
 def _make(

@@ -192,8 +192,7 @@ def join(slots: Sequence[Slot]) -> JointCore:
 def filled(a: torch.Tensor, b: torch.Tensor, rank: int, scale: float) -> Slot:
     """Return a slot of this rank, filled up with repeated rows of A and zero columns of B."""
     zeros = b.new_zeros(len(b), rank - b.shape[1])  # an error where it is above the rank
-    a = a if len(a) == rank else a[torch.arange(rank) % len(a)]
-    return Slot(a, torch.cat([b, zeros], dim=1), scale)
+    return Slot(a[torch.arange(rank) % len(a)], torch.cat([b, zeros], dim=1), scale)
 
 
 def row_length(slot: Slot) -> float:
@@ -251,8 +250,7 @@ def assign(setup: Setup, units: Sequence[str]) -> Mapping[str, int]:
     possible = sum(weight > 0 for weight in weights)
     if len(units) > 1 and possible > 1 and len(set(chosen.values())) == 1:
         unit = units[int(setup.uniform("odd unit") * len(units))]
-        odds = list(weights)
-        odds[chosen[unit]] = 0.0
+        odds = [0.0 if n == chosen[unit] else weight for n, weight in enumerate(weights)]
         chosen[unit] = _draw(odds, setup.uniform("odd parent"))
     return chosen
 

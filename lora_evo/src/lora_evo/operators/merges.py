@@ -190,8 +190,7 @@ def _check_rank(setup: Setup, path: str, slots: Sequence[Slot]) -> None:
 
 def factors(setup: Setup) -> tuple[float, ...]:
     """Return the setup's weights, or 1/n each."""
-    count = len(setup.configs)
-    return setup.weights or (1.0 / count,) * count
+    return setup.weights or (1.0 / len(setup.configs),) * len(setup.configs)
 
 
 def nearest(

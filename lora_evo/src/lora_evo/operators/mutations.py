@@ -298,7 +298,10 @@ def with_gaussian_noise(setup: Setup, path: str, slot: Slot, strength: float) ->
     if strength == 0.0 or norm == 0.0:
         return unchanged(slot)
     a, b = prepared(slot.A), prepared(slot.B)
-    size_a, size_b = _root_mean_square(a), _root_mean_square(b)
+    size_a, size_b = (  # root mean squares
+        float(torch.linalg.vector_norm(factor, dtype=torch.float64)) / math.sqrt(factor.numel())
+        for factor in (a, b)
+    )
     # float32, unless the factors are in float64 or their squares would overflow.
     fine = torch.float64 in (a.dtype, b.dtype)
     extreme = not all(1e-12 < size < 1e12 for size in (size_a, size_b))
@@ -330,11 +333,6 @@ def _polynomial(a: torch.Tensor, b: torch.Tensor, e: torch.Tensor, f: torch.Tens
         2 * float((bf * ee).sum() + (ff * ae).sum()),
         float((ff * ee).sum()),
     ]
-
-
-def _root_mean_square(factor: torch.Tensor) -> float:
-    norm = torch.linalg.vector_norm(factor, dtype=torch.float64)
-    return float(norm) / math.sqrt(factor.numel())
 
 
 def solve_step(change: Callable[[float], float], target: float, slope: float = 1.0) -> float:
