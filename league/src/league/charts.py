@@ -217,8 +217,7 @@ def _chart(rows: Any) -> alt.Chart:
 
 
 def _tips(*fields: str) -> list[alt.Tooltip]:
-    formats: dict[bool, Any] = {True: ".3~f", False: alt.Undefined}
-    return [alt.Tooltip(name, format=formats[name.endswith(":Q")]) for name in fields]
+    return [alt.Tooltip(f, format=".3~f") if f.endswith(":Q") else alt.Tooltip(f) for f in fields]
 
 
 def write_page(path: Path, league: League) -> None:

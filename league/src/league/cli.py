@@ -47,19 +47,17 @@ class Group(click.Group):
             context = getattr(error, "ctx", None)
             more = f"; see {context.command_path} --help" if context else ""
             _fail(error.format_message().strip().rstrip(".") + more, error.exit_code)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
         except LeagueError as error:
             _fail(str(error), 1 if isinstance(error, UnreadableLeague | LeagueLocked) else 2)
-        except BrokenPipeError:
-            raise  # click ends quietly when the reader has gone
-        except OSError as error:
+        except OSError as error:  # not of a reader that has gone: click ends quietly then
             place = f"{error.filename}: " if error.filename else ""
             is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             remedy = "; free some space on this disk" if is_full else ""
             _fail(f"{place}{error.strerror or error}{remedy}", 1)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
         except KeyboardInterrupt:
             _fail("interrupted", 130)
 

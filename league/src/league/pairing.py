@@ -40,8 +40,7 @@ def propose(state: State, round_number: int) -> list[Pair]:
             other = (i + int(rng.integers(1, len(large)))) % len(large)
             partners[i], partners[other] = partners[other], partners[i]
     sides = (large, partners) if by_teacher else (partners, large)
-    matchups = list(zip(*sides, strict=True))
-    matchups.sort(key=lambda matchup: (matchup[0].slot, matchup[1].slot))
+    matchups = sorted(zip(*sides, strict=True), key=lambda pair: (pair[0].slot, pair[1].slot))
     expected = expected_of_pairs(state, matchups)
     return [
         Pair(f"{round_number}/{t.name}/{s.name}", round_number, t.name, s.name, chance)

@@ -63,14 +63,10 @@ def leaderboard(state: State, role: str) -> list[Standing]:
             operator=m.operator,
             infra_errors=taught.infra_errors,
         )
-        rows.append(replace(row, fitness=getattr(row, field) if field else _drawn(state, m.name)))
+        drawn = tie_break(state.config.seed, "fitness", len(state.rounds), m.name) / 2**64
+        rows.append(replace(row, fitness=getattr(row, field) if field else drawn))
     rows.sort(key=lambda row: tie_break(state.config.seed, "tie", row.member))
     return sorted(rows, key=lambda row: (row.fitness is None, -(row.fitness or 0.0)))
-
-
-def _drawn(state: State, member: str) -> float:
-    """Return a member's random fitness, from 0 to 1, of the rounds so far."""
-    return tie_break(state.config.seed, "fitness", len(state.rounds), member) / 2**64
 
 
 def select(state: State, role: str, count: int) -> list[str]:
