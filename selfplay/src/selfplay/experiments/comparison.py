@@ -19,7 +19,7 @@ from lora_evo.terminal import text_table
 from selfplay.errors import RunDirectoryError
 from selfplay.experiments import measures
 from selfplay.experiments.experiment import PLAN, open_plan
-from selfplay.experiments.kept import SAME_BASE, Curve, KeptRun, asked, base_rate, read_kept, row_of
+from selfplay.experiments.kept import SAME_BASE, Curve, KeptRun, base_rate, read_kept, row_of
 from selfplay.experiments.measures import PERCENT, POINTS
 from selfplay.files.intervals import Estimate, Families, Floats, estimate
 from selfplay.files.layout import METRICS
@@ -121,16 +121,13 @@ class Comparison:
                 f"kept runs have {steps} steps, of which the first {last} are compared: where "
                 "rates fall with the steps, theirs were higher"
             )
-        lines += [
-            f"{one} and {other} differ in {key}: no gains are compared"
-            for one, other in self.pairs
-            if (key := _asked_apart(self.arms[one], self.arms[other]))
-        ]
-        return lines + [
-            f"{one} and {other} have no seed in common: not compared"
-            for one, other in self.pairs
-            if not self.arms[one].keys() & self.arms[other].keys()
-        ]
+        for pair in self.pairs:
+            first, second = (self.arms[arm] for arm in pair)
+            if key := _asked_apart(first, second):
+                lines.append(f"{' and '.join(pair)} differ in {key}: no gains are compared")
+            if not first.keys() & second.keys():
+                lines.append(f"{' and '.join(pair)} have no seed in common: not compared")
+        return lines
 
 
 def of_arm(runs: Runs, curves: Mapping[str, Curve] = _NONE) -> dict[str, Estimate]:
@@ -167,8 +164,7 @@ def of_pair(first: Runs, second: Runs, curves: Mapping[str, Curve] = _NONE) -> d
 def _asked_apart(first: Runs, second: Runs) -> str:
     """Return the setting by which two arms were asked differently on held-out tasks; '' if none."""
     for seed in sorted(first.keys() & second.keys()):
-        both = (runs[seed] for runs in (first, second))
-        a, b = (run.asked if isinstance(run, KeptRun) else asked(run) for run in both)
+        a, b = (runs[seed].asked for runs in (first, second))
         if keys := [key for key in a if key.startswith("eval.") and a[key] != b.get(key)]:
             return keys[0]
     return ""
@@ -245,7 +241,7 @@ def compare(places: Sequence[Place], kept: Place | None = None) -> Comparison:
 def _with_kept(comparison: Comparison, rows: Sequence[KeptRun]) -> Comparison:
     """Return the comparison with kept runs, which must have been asked the same, added."""
     records = [run for _, _, run in comparison.records()]
-    question, last = asked(records[0]), max(run.last for run in records)
+    question, last = records[0].asked, max(run.last for run in records)
     bases = {int(run.config["seed"]): base_rate(run) for run in records if run.held_out_gains()}
     arms: dict[str, dict[int, Run]] = {}
     for row in rows:

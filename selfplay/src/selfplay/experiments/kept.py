@@ -80,7 +80,7 @@ def row_of(plan: str, arm: str, run: RunRecord, curves: Mapping[str, Curve]) -> 
         steps=int(run.config["steps"]),
         last=run.last,
         code="+".join(run.codes),
-        asked=asked(run),
+        asked=run.asked,
         base=round(base_rate(run), DIGITS),
         gains=gains,
         curves={
@@ -94,14 +94,6 @@ def base_rate(run: RunRecord) -> float:
     """Return the mean held-out solve rate of the frozen base, from 0 to 1."""
     rates, _ = run.held_out_rates()
     return float(np.nanmean(rates))
-
-
-def asked(run: RunRecord) -> dict[str, Any]:
-    """Return the settings that decide what a held-out solve rate of a run means."""
-    settings = run.config.get("eval", {})
-    keys = ("held_out", "tasks", "samples", "temperature")
-    names = {f"eval.{key}": settings.get(key) for key in keys}
-    return {"base": run.config.get("base"), "template": run.config.get("template"), **names}
 
 
 def read_kept(place: Path) -> list[KeptRun]:

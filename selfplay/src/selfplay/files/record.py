@@ -97,6 +97,14 @@ class RunRecord:
         """All replacements with their steps, in order."""
         return [(row.step, birth) for row in self.steps for birth in row.evolution]
 
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The settings that decide what a held-out solve rate means."""
+        settings = self.config.get("eval", {})
+        keys = ("held_out", "tasks", "samples", "temperature")
+        names = {f"eval.{key}": settings.get(key) for key in keys}
+        return {"base": self.config.get("base"), "template": self.config.get("template"), **names}
+
     def tasks(self) -> Iterator[TaskRow]:
         """Read all proposals up to the last step, including refused ones."""
         last = self.last if self.steps else math.inf
