@@ -90,17 +90,15 @@ def chat_prompt(tokenizer: Any, base: str, system: str, text: str) -> str:
             add_generation_prompt=True,
             strftime_now=TODAY.strftime,  # overrides transformers' own
         )
+        if text.strip() in prompt:
+            return prompt
+        fault = "leaves the user's text out or changes it"
     except Exception as error:  # templates are programs and may raise anything
-        raise ConfigError(
-            f"the chat template of {base} refuses a prompt: {first_line(error)}; use "
-            "template=azr, or mend chat_template in the model's folder"
-        ) from None
-    if text.strip() not in prompt:
-        raise ConfigError(
-            f"the chat template of {base} leaves the user's text out or changes it; use "
-            "template=azr, or mend chat_template in the model's folder"
-        )
-    return prompt
+        fault = f"refuses a prompt: {first_line(error)}"
+    raise ConfigError(
+        f"the chat template of {base} {fault}; use template=azr, or mend chat_template in the "
+        "model's folder"
+    )
 
 
 def plain_prompt(system: str, text: str) -> str:

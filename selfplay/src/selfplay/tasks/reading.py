@@ -133,10 +133,8 @@ def answer_text(completion: str) -> AnswerText:
     thought_closed = len(answer) < len(whole) and bool(answer.strip())
     text = answer if thought_closed else _THOUGHT_ENDS.sub("\n", whole)
     blocks = [block for block in _blocks(text) if block.strip()]
-    if blocks:
-        return AnswerText(blocks[-1], tuple(fences(blocks[-1])), True)
-    plain = _TAG.sub("\n", text)
-    return AnswerText(plain, tuple(fences(plain)), thought_closed)
+    answer = blocks[-1] if blocks else _TAG.sub("\n", text)
+    return AnswerText(answer, tuple(fences(answer)), bool(blocks) or thought_closed)
 
 
 def _blocks(text: str) -> list[str]:
@@ -218,5 +216,4 @@ def _statements(text: str) -> list[ast.stmt]:
 
 
 def _joined(text: str, parts: Sequence[ast.expr | ast.keyword]) -> str:
-    segments = (ast.get_source_segment(text, part) or "" for part in parts)
-    return ", ".join(segments)
+    return ", ".join(ast.get_source_segment(text, part) or "" for part in parts)

@@ -8,15 +8,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from code_verifier import Task
 from selfplay.errors import ConfigError
 from selfplay.tasks import azr, nano
 from selfplay.tasks.kind import BUILT_IN, TASKSET, TaskKind, kinds_in_play
-
-Frame: TypeAlias = Callable[[str], str]
-"""Returns the prompt of a request."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +26,8 @@ class Template:
     """The kinds that a run's teachers write."""
     stops: tuple[str, ...] = ()
     """Texts that end a completion, as the end token does."""
-    frame: Frame = str
+    frame: Callable[[str], str] = str
+    """Returns the prompt of a request."""
     chat: Callable[[str, str], str] = azr.plain_prompt
     """Returns the prompt of a taskset's system prompt, which may be empty, and the user's text."""
     marks: re.Pattern[str] | None = None
@@ -67,9 +65,7 @@ class _Taskset:
 
     name, words = TASKSET, "reply to a prompt of a taskset"
     shows: tuple[str, ...] = ()
-
-    def gold(self, task: Task) -> str:
-        raise ConfigError(f"kind {self.name} has no answer_text, which `selfplay sft` needs")
+    answer_text = TaskKind.answer_text  # which refuses
 
 
 class _NanoReply(_Taskset, nano.Output):
