@@ -8,11 +8,11 @@ temporary name and renamed. A resume takes the newest undamaged checkpoint.
 
 import hashlib
 import json
+import os
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -101,7 +101,7 @@ def save_checkpoint(run: Run) -> None:
 
 
 def _hash_held_out(run: Run) -> str:
-    rows = [task.to_row() for task in chain.from_iterable(run.guard.values())]
+    rows = [task.to_row() for tasks in run.guard.values() for task in tasks]
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
@@ -272,9 +272,16 @@ def _restore_files(directory: Path, folder: Path, checkpoint: Checkpoint) -> Non
         if int(step) > checkpoint.step if step else not is_born:
             shutil.rmtree(path)
     for name, length in {files.CHANGES: 0, **checkpoint.lengths}.items():
-        if name == files.RESOURCES and files.size(directory / name) < length:
+        path, now = directory / name, files.size(directory / name)
+        if now < length and name == files.RESOURCES:
             length = 0  # nothing depends on them
-        files.truncate(directory / name, length)
+        if now < length:
+            raise RunDirectoryError(
+                f"{path} has {now} bytes, expected at least {length}: it was changed after the "
+                f"checkpoint was made; {files.COPY}"
+            )
+        if now > length:
+            os.truncate(path, length)
 
 
 def write_member(run: Run, member: str) -> None:

@@ -34,7 +34,7 @@ from selfplay.run import Extensions, Run
 from selfplay.sampling.judge import open_sandbox, open_tasksets
 from selfplay.sampling.prompts import require_faithful, template_of
 from selfplay.step import train_step
-from selfplay.tasks.held_out import guard_of, held_out_tasks, require_room
+from selfplay.tasks.held_out import guard_of, held_out_tasks
 from selfplay.tasks.template import Template
 
 
@@ -212,9 +212,12 @@ def _check(config: Config, extensions: Extensions) -> tuple[Extensions, Template
 def _begin(run: Run) -> None:
     """Prepare the run for its first step: members, league, seeds, evaluation, checkpoint."""
     config = run.config
-    warm_start(run.population, config)
+    if adapter := starting_adapter(config):
+        with _blaming_warm_start(config):
+            for member in run.population.members:
+                run.population.replace(member, adapter, member)
     checkpoints.write_founders(run)
-    if config.pulls_to_start and (adapter := starting_adapter(config)):
+    if adapter and config.pulls_to_start:
         save_adapter(adapter, run.directory / files.START_FOLDER)
         run.population.set_reference(adapter)
     if config.roles:
@@ -233,17 +236,6 @@ def _begin(run: Run) -> None:
         run.progress.measured(rows)
     run.progress.seconds()  # of no step
     checkpoints.save_checkpoint(run)
-
-
-def warm_start(population: Members, config: Config) -> None:
-    """Give every member the factors of the adapter that `warm_start` names, if any.
-
-    Raises ConfigError for an adapter of another base, other modules or another rank.
-    """
-    if adapter := starting_adapter(config):
-        with _blaming_warm_start(config):
-            for member in population.members:
-                population.replace(member, adapter, member)
 
 
 def starting_adapter(config: Config) -> Adapter | None:
@@ -307,12 +299,10 @@ def _open(
         evals = (row for row in read_rows(directory / files.EVALS, EvalRow) if row.step <= step)
         stack.enter_context(progress.showing(config, directory, step, rows, evals))
         sandbox = stack.enter_context(open_sandbox(config))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # of layers: the progress names them
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # named below
             sandbox.self_test()  # before the base is loaded
-            missing = sandbox.missing_determinism()
-        if missing:
-            progress.lacking(missing)
+            if missing := sandbox.missing_determinism():
+                progress.lacking(missing)
         tasksets = stack.enter_context(open_tasksets(config))  # before the base, too
         population = stack.enter_context(members)
         if isinstance(population, RemotePopulation):
@@ -323,7 +313,12 @@ def _open(
         tasks = seeds.read_seeds(directory / files.SEEDS)
         tasks = tasks or seeds.given_seeds(config, sandbox, prompts, guard, training)
         held_out = held_out_tasks(measured, config.eval.tasks) if config.eval.eval_every else []
-        require_room(held_out, prompts.why_not_shown)
+        for task in held_out:
+            if reason := prompts.why_not_shown(task):
+                raise ConfigError(
+                    f"eval.held_out: {task.id}: {reason}; leave the task out, or raise "
+                    "rollout.max_prompt_length"
+                )
         run = Run(
             config=config,
             directory=directory,
@@ -337,8 +332,5 @@ def _open(
             progress=progress,
         )
         run.start_from(tasks)
-        try:
-            yield run
-        finally:
-            if run.league is not None:
-                run.league.close()
+        stack.callback(lambda: run.league.close() if run.league else None)
+        yield run

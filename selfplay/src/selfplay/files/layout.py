@@ -1,7 +1,6 @@
 """The files of a run: where they are, and how they are written."""
 
 import hashlib
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -109,15 +108,3 @@ def hash_file(path: Path) -> str:
     """Return the SHA-256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def truncate(path: Path, length: int) -> None:
-    """Truncate a file to an earlier length. Raises RunDirectoryError if it is shorter."""
-    now = size(path)
-    if now < length:
-        raise RunDirectoryError(
-            f"{path} has {now} bytes, expected at least {length}: it was changed after the "
-            f"checkpoint was made; {COPY}"
-        )
-    if now > length:
-        os.truncate(path, length)

@@ -3,7 +3,7 @@
 import ast
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -35,24 +35,12 @@ def held_out_tasks(sources: Iterable[str | Task], count: int) -> list[Task]:
     for source in sources:
         for task, level in [(source, 0)] if isinstance(source, Task) else tasks_of(source):
             groups[task.kind, level].append(task)
-    if not groups:
-        return []
     tasks: list[Task] = []
-    share, more = divmod(count, len(groups))
+    share, more = divmod(count, len(groups) or 1)
     for place, (_, group) in enumerate(sorted(groups.items(), key=lambda pair: pair[0])):
         most = min(share + (place < more), len(group))
         tasks += [group[i * len(group) // most] for i in range(most)]
     return tasks
-
-
-def require_room(tasks: Iterable[Task], why_not_shown: Callable[[Task], str]) -> None:
-    """Raise ConfigError for a task that cannot be in a prompt; why_not_shown: '' for others."""
-    for task in tasks:
-        if reason := why_not_shown(task):
-            raise ConfigError(
-                f"eval.held_out: {task.id}: {reason}; leave the task out, or raise "
-                "rollout.max_prompt_length"
-            )
 
 
 def guard_of(sources: Iterable[str | Task]) -> Guard:
