@@ -353,9 +353,8 @@ def compare(
     from lora_evo.files import check_output
     from selfplay.experiments import comparison
 
-    for output in (page, keep):
-        if output is not None:
-            check_output(output)
+    for output in filter(None, (page, keep)):
+        check_output(output)
     compared = comparison.compare(places, kept)
     if keep is not None:
         click.echo(f"{comparison.keep_runs(compared, keep)} runs kept", err=True)

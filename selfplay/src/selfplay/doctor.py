@@ -115,19 +115,16 @@ def examine(config: Config, say: Callable[[str], object]) -> Diagnosis:
     """
     title = f"{config.base}: {config.engine}, {config.dtype}"
     checks, plan = list(machine(config)), None
-    if not all(check.passed for check in checks):
-        return Diagnosis(title, checks)
-    set_allocator(config)
-    with suppress(ConfigError, LoraEvoError):  # an unknown shape of the base, or a missing GPU
-        plan = plan_run(config, None)
-        checks += room(plan)
-    if plan is not None:
-        title += f", {plan.step.members} members on {plan.machine.name}"
+    if all(check.passed for check in checks):
+        set_allocator(config)
+        with suppress(ConfigError, LoraEvoError):  # an unknown shape of the base, or a missing GPU
+            plan = plan_run(config, None)
+            checks += room(plan)
+            title += f", {plan.step.members} members on {plan.machine.name}"
     if not all(check.passed for check in checks):
         return Diagnosis(title, checks)
     meter = Meter(choose_device(config.device), say)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
+    with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
         checks += train_two_steps(config, meter)
     for text in dict.fromkeys(str(warning.message) for warning in caught):
         if text.startswith("out of memory"):

@@ -51,14 +51,13 @@ def evaluate_members(run: Run, step: int, born: Collection[str] = ()) -> list[Ev
         run.baseline_rates = {name: list(map(_rate, of)) for name, of in attempts_of.items()}
     base, start = run.baseline_rates[BASE], run.baseline_rates.get(START) if step > 0 else None
     kinds = [task.kind for task in run.held_out]
-    families = list(map(_family, run.held_out))
+    programs = list(map(_family, run.held_out))
+    families = list(map(list(dict.fromkeys(programs)).index, programs))
     solving_of: dict[str, SolvingRow] = {}
     for m, of_member in attempts_of.items() if kinds else ():
         solving_of[m] = solving_row(kinds, of_member, base, start, families)
     if BASE in solving_of:
-        different = list(dict.fromkeys(families))
-        numbers = tuple(map(different.index, families))
-        solving_of[BASE] = structs.replace(solving_of[BASE], families=numbers)
+        solving_of[BASE] = structs.replace(solving_of[BASE], families=tuple(families))
     return [
         EvalRow(
             step=step,

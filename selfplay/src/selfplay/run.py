@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from code_verifier import Sandbox, Task, Tasksets
 from league import League
@@ -24,8 +24,6 @@ from selfplay.tasks.buffer import TaskBuffer
 from selfplay.tasks.held_out import HELD_OUT, Guard, equal_task
 from selfplay.tasks.kind import TaskKind
 from selfplay.tasks.template import Template
-
-Callback: TypeAlias = "Callable[[Run, StepRow], object]"
 
 
 @cache
@@ -64,7 +62,7 @@ class Extensions:
     student_reward: StudentReward | None = None
     operators: Sequence[Operator] = ()
     task_kinds: Sequence[TaskKind] = ()
-    callbacks: Sequence[Callback] = ()
+    callbacks: Sequence["Callable[[Run, StepRow], object]"] = ()
 
 
 @dataclass(repr=False)

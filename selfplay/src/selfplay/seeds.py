@@ -257,9 +257,8 @@ def read_tasks(
     """
     if not path.is_file():
         raise SelfplayError(f"there is no file {path}; expected JSON Lines of tasks")
-    rows, proposals = [], []
-    for line, row in read_rows(path):
-        rows.append((line, row))
+    rows, proposals = list(read_rows(path)), []
+    for line, row in rows:
         try:
             proposals.append(Proposal.from_row(row))
             template.kind(proposals[-1].kind)

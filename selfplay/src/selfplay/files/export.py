@@ -12,7 +12,6 @@ from code_verifier import Task
 from code_verifier import read_rows as read_json_lines
 from lora_evo import LoraEvoError, read_lineage
 from lora_evo.files import appearing, check_output, write_text
-from selfplay.config import Config
 from selfplay.errors import SelfplayError
 from selfplay.files.layout import EVALS, TASKS, open_config
 from selfplay.files.rows import EvalRow, TaskRow, read_rows
@@ -64,10 +63,6 @@ def export_member(
         adapter = replace(adapter, config=replace(adapter.config, base_model_name_or_path=base))
         lora_evo.save_adapter(adapter, out, lineage=read_lineage(home), results=results)
         return base
-    return _merge(config, base, adapter, out)
-
-
-def _merge(config: Config, base: str, adapter: "lora_evo.Adapter", out: Path) -> str:
     with appearing(out) as draft:
         loaded = lora_evo.model.load_base_model(
             base, lora_evo.model.choose_device("cpu"), config.dtype, config.load_in_4bit

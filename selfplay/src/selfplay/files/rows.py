@@ -381,9 +381,8 @@ def mean(values: Iterable[float | None]) -> float | None:
 
 def append_rows(path: Path, rows: Iterable[Struct]) -> None:
     """Append rows and wait until they are on disk; if that fails, none is appended."""
-    plain = (to_builtins(row) for row in rows)
-    text = "".join(json.dumps(row, ensure_ascii=True, allow_nan=False) + "\n" for row in plain)
-    append_text(path, text)
+    lines = (json.dumps(to_builtins(row), allow_nan=False) + "\n" for row in rows)
+    append_text(path, "".join(lines))
 
 
 def read_rows(path: Path, kind: type[T]) -> Iterator[T]:

@@ -36,8 +36,7 @@ OF_MEMBER = {
 }
 """Fields of a member that have TRL's names in trackers."""
 
-Log: TypeAlias = Callable[[Mapping[str, float], int], None]
-Opened: TypeAlias = tuple[Log, Callable[[], None], str]
+Opened: TypeAlias = tuple[Callable[[Mapping[str, float], int], None], Callable[[], None], str]
 """Functions that log a step and close the tracker, and the tracker's name of the run."""
 
 
@@ -127,8 +126,7 @@ def _open_tensorboard(home: Path, _: dict[str, Any], step: int, known_as: str | 
     """Write event files into RUN/tensorboard; viewers drop steps that a resume repeats."""
     from torch.utils.tensorboard import SummaryWriter
 
-    purge = {"purge_step": step + 1} if step else {}
-    writer = SummaryWriter(str(home / "tensorboard"), **purge)
+    writer = SummaryWriter(str(home / "tensorboard"), purge_step=step + 1 if step else None)
 
     def log(values: Mapping[str, float], step: int) -> None:
         for name, value in values.items():

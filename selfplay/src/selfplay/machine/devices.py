@@ -70,8 +70,7 @@ def this_machine(device: str, threads: int) -> Machine:
     memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     with suppress(OSError, ValueError):  # no such file, or `max`
         memory = min(memory, float(Path("/sys/fs/cgroup/memory.max").read_text()))
-    name = f"CPU, {count} thread{'s' * (count > 1)}"
-    return Machine(name, memory, is_gpu=False)
+    return Machine(f"CPU, {count} thread{'s' * (count > 1)}", memory, is_gpu=False)
 
 
 def set_allocator(config: Config) -> None:

@@ -74,8 +74,7 @@ class Workload:
     @property
     def solving(self) -> Rows:
         """All attempts, which are sampled together."""
-        count = self.attempts.count + self.compared + self.replayed
-        return replace(self.attempts, count=count)
+        return replace(self.attempts, count=self.attempts.count + self.compared + self.replayed)
 
     @property
     def sampled(self) -> tuple[Rows, ...]:

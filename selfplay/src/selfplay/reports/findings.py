@@ -155,8 +155,7 @@ def warnings_of(run: RunRecord) -> list[str]:
 def unjudged(run: RunRecord) -> list[str]:
     """Return a line with the number of texts of the whole run that the sandbox failed at."""
     parts = {f"{noun} of the steps": faults(run.steps, noun) for noun in ("proposals", "attempts")}
-    results = [result for row in run.evals for result in (row.rate, row.taught) if result]
-    counts = [result.not_judged for result in results]
+    counts = (of.not_judged for row in run.evals for of in (row.rate, row.taught) if of)
     parts["texts of the evaluations"] = [count for count in counts if isinstance(count, int)]
     words = ", ".join(f"{sum(counts)} {noun}" for noun, counts in parts.items() if sum(counts))
     return [f"Not judged, and in no number: {words} (the sandbox failed)"] if words else []

@@ -284,8 +284,7 @@ def sentences(run: RunRecord) -> list[str]:
     if run.planned > run.last:
         steps = f"{run.last} of {run.planned} steps so far"
     teachers, students = (counted(config.get(f"{r}s", "?"), r) for r in ("teacher", "student"))
-    members = f"{teachers} and {students}"
-    who = "One agent in both roles" if run.single else members
+    who = "One agent in both roles" if run.single else f"{teachers} and {students}"
     if file := (config.get("rollout") or {}).get("tasks"):
         who = f"{'One agent' if run.single else students} on the tasks of {file},"
     base, seed = config.get("base", "an unnamed base"), config.get("seed", "?")
