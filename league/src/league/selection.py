@@ -6,7 +6,7 @@ from league.config import FITNESSES
 from league.errors import LeagueError, check_whole
 from league.pairing import expected_scores, tie_break
 from league.ratings import lower_bound
-from league.state import MEMBER, STUDENT, TEACHER, Member, State
+from league.state import MEMBER, STUDENT, TEACHER, State
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,10 @@ def payoff(state: State, top: int | None = None) -> Payoff:
 
     top: only the members with the highest mu - 3 sigma of each side.
     """
-    teachers, students = (_best(members, top) for members in state.sides())
+    if top is not None:
+        check_whole("top", top, 1)
+    best = (sorted(side, key=lambda m: -lower_bound(m.rating))[:top] for side in state.sides())
+    teachers, students = (sorted(side, key=lambda m: m.slot) for side in best)
     met = [[state.meeting(t.name, s.name) for s in students] for t in teachers]
     return Payoff(
         teachers=tuple(t.name for t in teachers),
@@ -124,10 +127,3 @@ def payoff(state: State, top: int | None = None) -> Payoff:
         expected=tuple(map(tuple, expected_scores(state, teachers, students).tolist())),
         tasks=tuple(tuple(m.tasks for m in row) for row in met),
     )
-
-
-def _best(members: list[Member], top: int | None) -> list[Member]:
-    if top is not None:
-        check_whole("top", top, 1)
-    ranked = sorted(members, key=lambda m: -lower_bound(m.rating))[:top]
-    return sorted(ranked, key=lambda m: m.slot)

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from league.config import LeagueConfig
 from league.errors import LeagueError, LeagueLocked, UnreadableLeague
@@ -43,7 +43,7 @@ class Store:
         """A sentence for each repair, and for a lock that cannot be had."""
         self._handle: int | None = None
         self._path = path = directory / EVENTS
-        self._settings = settings = read_settings(directory / SETTINGS)
+        config, self._text, self._seal = read_settings(directory / SETTINGS)
         content = _content(path)
         log = _whole(content)
         if torn := len(content) - len(log):
@@ -51,8 +51,8 @@ class Store:
             self.warnings.append(
                 f"{path} ended in an unfinished event of {torn} bytes; it was dropped"
             )
-        self._length, self._hash, self.state = len(log), "", State(settings.config)
-        for where, event in _checked(log, path, settings):
+        self._length, self._hash, self.state = len(log), "", State(config)
+        for where, event in _checked(log, path, self._seal):
             try:
                 apply(self.state, event)
             except KeyError as error:
@@ -96,7 +96,7 @@ class Store:
 
     def events(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the place of each event of the present state, and the event."""
-        return _checked(self._log(), self._path, self._settings)
+        return _checked(self._log(), self._path, self._seal)
 
     def sync(self) -> None:
         """Force the log to the disk."""
@@ -108,7 +108,7 @@ class Store:
         self.sync()
         target.mkdir(parents=True, exist_ok=True)
         write_atomically(target / EVENTS, self._log())
-        write_atomically(target / SETTINGS, self._settings.text)
+        write_atomically(target / SETTINGS, self._text)
 
     def close(self) -> None:
         """Sync and close; harmless when called again."""
@@ -138,9 +138,9 @@ def _whole(content: bytes) -> bytes:
     return log
 
 
-def _checked(log: bytes, path: Path, settings: "Settings") -> Iterator[tuple[str, dict[str, Any]]]:
+def _checked(log: bytes, path: Path, seal: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the place of each line of a log, and its event. Raises UnreadableLeague for a line that
-    is damaged, or was changed."""
+    is damaged, or was changed. seal: the hash of the settings."""
     before = ""
     for number, line in enumerate(log.split(b"\n")[:-1], 1):
         where = f"{path} line {number}"
@@ -156,7 +156,7 @@ def _checked(log: bytes, path: Path, settings: "Settings") -> Iterator[tuple[str
                 f"{where} does not follow from the line before it: one of them was changed, or "
                 "lines were lost or doubled; restore the league from a copy"
             )
-        if not before and event.get("settings") != settings.hash:
+        if not before and event.get("settings") != seal:
             raise UnreadableLeague(
                 f"{path.with_name(SETTINGS)} was changed after the league was founded; write the "
                 "old settings back, or found another league with these"
@@ -245,16 +245,9 @@ def write_atomically(path: Path, content: bytes, *, alone: bool = True) -> None:
         raise
 
 
-class Settings(NamedTuple):
-    """The settings of a league, the content of their file, and the hash in the first event."""
-
-    config: LeagueConfig
-    text: bytes
-    hash: str
-
-
-def read_settings(path: Path) -> Settings:
-    """Return the settings in a league's file; raise UnreadableLeague if damaged."""
+def read_settings(path: Path) -> tuple[LeagueConfig, bytes, str]:
+    """Return the settings of a league, the content of their file, and the hash in the first event.
+    Raises UnreadableLeague if the file is damaged."""
     content = _content(path)
     try:
         data = json.loads(content)
@@ -270,6 +263,6 @@ def read_settings(path: Path) -> Settings:
     try:
         values = data["config"]
         config = LeagueConfig(**values | {"pfsp": tuple(values["pfsp"])})
-        return Settings(config, content, _hash(canonical(values)))
+        return config, content, _hash(canonical(values))
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableLeague(f"{path} has bad settings: {error}") from error
