@@ -132,16 +132,11 @@ def answer_text(completion: str) -> AnswerText:
     *_, answer = _THOUGHT_ENDS.split(whole)
     thought_closed = len(answer) < len(whole) and bool(answer.strip())
     text = answer if thought_closed else _THOUGHT_ENDS.sub("\n", whole)
-    blocks = [block for block in _blocks(text) if block.strip()]
+    _, *parts = _TAG.split(text)  # by turns the slash of a tag, and the text up to the next tag
+    pairs = zip(parts[::2], parts[1::2], strict=True)
+    blocks = [block for slash, block in pairs if not slash and block.strip()]
     answer = blocks[-1] if blocks else _TAG.sub("\n", text)
     return AnswerText(answer, tuple(fences(answer)), bool(blocks) or thought_closed)
-
-
-def _blocks(text: str) -> list[str]:
-    """Return the text after each opening tag, up to the next tag or the end."""
-    tags = list(_TAG.finditer(text))
-    ends = [*(tag.start() for tag in tags), len(text)][1:]
-    return [text[t.end() : end] for t, end in zip(tags, ends, strict=True) if not t[1]]
 
 
 _LABEL = {
