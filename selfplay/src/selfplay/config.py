@@ -16,7 +16,7 @@ from selfplay import settings
 from selfplay.errors import ConfigError
 from selfplay.settings import AtLeastOne, Count, NotNegative, Positive, Share, Temperature
 from selfplay.tasks.held_out import SHIPPED
-from selfplay.tasks.kind import BUILT_IN, TASKSET, is_taskset, require_known
+from selfplay.tasks.kind import BUILT_IN, TASKSET, is_taskset
 
 LOG_RATIO_LIMIT = 10.0
 """Largest difference of two log-probabilities, in nats, whose ratio is used unchanged."""
@@ -361,10 +361,16 @@ class Config:
     eval: EvalConfig = field(default_factory=EvalConfig)
 
     def __post_init__(self) -> None:
-        if not is_taskset(self.rollout.tasks):
-            require_known(self.rollout.kinds)
-            if not 0.0 < (least := self.rollout.solved_from) <= 1.0:  # a wrong answer has 0
-                raise ConfigError(f"rollout.solved_from is {least}; expected above 0, at most 1")
+        of_taskset, least = is_taskset(self.rollout.tasks), self.rollout.solved_from
+        if not (of_taskset or 0.0 < least <= 1.0):  # a wrong answer has 0
+            raise ConfigError(f"rollout.solved_from is {least}; expected above 0, at most 1")
+        kinds = () if of_taskset else self.rollout.kinds
+        if len(set(kinds)) < len(kinds):
+            raise ConfigError(f"rollout.kinds names a kind twice: {', '.join(kinds)}")
+        for name in kinds:
+            if name not in BUILT_IN and ":" not in name:
+                expected = settings.one_of(name, (*BUILT_IN, "module:object"))
+                raise ConfigError(f"rollout.kinds names {name!r}; {expected}")
         if (self.teachers == 0) != (self.rollout.tasks is not None):
             raise ConfigError(
                 f"teachers is {self.teachers} and rollout.tasks is {self.rollout.tasks}; expected "

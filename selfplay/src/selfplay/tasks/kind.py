@@ -12,7 +12,6 @@ from typing import Protocol, runtime_checkable
 from code_verifier import Grade, Proposal, Sandbox, Task, Tasksets, Verdict
 from selfplay.errors import ConfigError
 from selfplay.objects import find_objects
-from selfplay.settings import one_of
 
 CALLS = ("code_o", "code_i")
 """Kinds about one call of a program, which serve each other as references."""
@@ -112,16 +111,6 @@ class CodeF(CodeKind, Protocol):
     words: str = "write the program from examples and a message"
     asks: str = "program"
     keeps_program: bool = True
-
-
-def require_known(names: Sequence[str]) -> None:
-    """Raise ConfigError for a kind that is named twice, or neither built-in nor `module:object`."""
-    if len(set(names)) < len(names):
-        raise ConfigError(f"rollout.kinds names a kind twice: {', '.join(names)}")
-    for name in names:
-        if name not in BUILT_IN and ":" not in name:
-            expected = one_of(name, (*BUILT_IN, "module:object"))
-            raise ConfigError(f"rollout.kinds names {name!r}; {expected}")
 
 
 def kinds_in_play(
