@@ -51,7 +51,8 @@ def evaluate_members(run: Run, step: int, born: Collection[str] = ()) -> list[Ev
         run.baseline_rates = {name: list(map(_rate, of)) for name, of in attempts_of.items()}
     base, start = run.baseline_rates[BASE], run.baseline_rates.get(START) if step > 0 else None
     kinds = [task.kind for task in run.held_out]
-    programs = list(map(_family, run.held_out))
+    # A family: programs that differ in numbers alone; without a program, one task.
+    programs = [re.sub(r"\d+", "#", task.program) or task.id for task in run.held_out]
     families = list(map(list(dict.fromkeys(programs)).index, programs))
     solving_of: dict[str, SolvingRow] = {}
     for m, of_member in attempts_of.items() if kinds else ():
@@ -176,11 +177,6 @@ def _teaching_row(run: Run, proposals: Sequence[Proposed]) -> TeachingRow:
 
 def _rate(attempts: Sequence[Attempt]) -> float | None:
     return mean([float(a.solved) for a in attempts if not a.infra_error])
-
-
-def _family(task: Task) -> str:
-    """Return the program without its numbers, which similar ones share; without any the id."""
-    return re.sub(r"\d+", "#", task.program) or task.id
 
 
 def _paired(

@@ -33,7 +33,7 @@ _STATE = ("state_dict", "load_state_dict")
 
 def with_names(config: Config, extensions: Extensions) -> Config:
     """Return the configuration with the names of the extensions."""
-    handed = {role: _reward(extensions, role) for role in _KNOWN}
+    handed = {role: getattr(extensions, f"{role}_reward") for role in _KNOWN}
     rewards: dict[str, Any] = {r: _name(f, _KNOWN[r]) for r, f in handed.items() if f is not None}
     pools: dict[str, Any] = {}
     for operator in extensions.operators:
@@ -56,7 +56,7 @@ def open_extensions(config: Config, extensions: Extensions) -> Extensions:
     rewards: dict[str, Any] = {}
     for role, built_ins in _KNOWN.items():
         option, name = f"{role}_reward", getattr(config.reward, role)
-        handed = [r for r in [_reward(extensions, role)] if r is not None]
+        handed = [r for r in [getattr(extensions, option)] if r is not None]
         (reward,) = find_objects(f"reward.{role}", [name], option, handed, built_ins)
         if reward is not None and not callable(reward):
             raise ConfigError(f"reward.{role} is {name!r}, which is no function")
@@ -106,10 +106,6 @@ def _filled(slot: Slot) -> Slot:
     return slot if slot.B.any() else replace(slot, B=noise.to(slot.B))
 
 
-def _reward(extensions: Extensions, role: str) -> Any:
-    return getattr(extensions, f"{role}_reward")
-
-
 def _name(thing: Any, built_ins: Mapping[str, Any]) -> str:
     """Return the short name of a built-in object, else the recorded name of a user's."""
     short = next((name for name, built_in in built_ins.items() if built_in is thing), None)
@@ -120,7 +116,7 @@ def _keepers(extensions: Extensions) -> dict[str, Any]:
     """Return by role the object that holds a reward's state; no entry for one without a state."""
     keepers = {}
     for role in _KNOWN:
-        keeper = _reward(extensions, role)
+        keeper = getattr(extensions, f"{role}_reward")
         while isinstance(keeper, partial | TeacherReward):
             keeper = keeper.func if isinstance(keeper, partial) else keeper.function
         keeper = keeper.__self__ if isinstance(keeper, MethodType) else keeper

@@ -16,11 +16,6 @@ from lora_evo.terminal import first_line, remedy
 from selfplay.errors import is_out_of_memory, is_refusal
 
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
-_QUIET = {
-    "TOKENIZERS_PARALLELISM": "false",
-    "TRANSFORMERS_VERBOSITY": "error",
-    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-}
 
 
 @contextmanager
@@ -80,8 +75,9 @@ def program() -> str:
 
 def quiet_libraries() -> None:
     """Switch off notes and progress bars of transformers, before it is imported."""
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 
 def quote(path: Path) -> str:
