@@ -15,12 +15,11 @@ from selfplay import load_preset, training
 from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
 from selfplay.experiments.measures import measure
 from selfplay.files.record import read_run
-from selfplay.members.population import open_learner
 from selfplay.reports.findings import conclusion
 from selfplay.reports.run_page import report, summary
 from selfplay.sft import RECORD, fine_tune, make_examples, read_tasks
 from selfplay.tasks.template import AZR, template_named
-from selfplay.training import warm_start
+from selfplay.training import starting_adapter
 from selfplay_command import command, refused, train_until, worked
 
 SMALL = ("rollout.kinds=[code_o, code_i]", "sandbox.workers=1", "steps=6", "seed=0")
@@ -304,9 +303,8 @@ def test_an_adapter_that_does_not_fit_is_refused(
     other = shutil.copytree(finished[0], tmp_path / "other") / "adapter_config.json"
     other.write_text(other.read_text().replace('"nano"', '"mistral"'))
     config = runs.config(f"warm_start={tmp_path / place}", assignment)
-    learner, _ = open_learner(config)
     with pytest.raises(ConfigError, match=words):
-        warm_start(learner, config)
+        starting_adapter(config)
 
 
 def test_it_is_refused_before_the_base_is_opened(runs, finished, tmp_path, monkeypatch):
