@@ -130,7 +130,8 @@ def test_families_sample_and_learn_as_peft_does_with_each_row_alone(tiny, name):
     for index, name in enumerate(tiny.members):
         twin.set_adapter(name)
         for pair in [pair for m, pair in pairs if m == index]:
-            logits = twin(input_ids=torch.tensor([pair.ids[:-1]]), use_cache=False).logits[0]
+            ids = torch.tensor([(pair.prompt_ids + pair.completion_ids)[:-1]])
+            logits = twin(input_ids=ids, use_cache=False).logits[0]
             chosen = torch.tensor(pair.completion_ids)[:, None]
             scores = logits[len(pair.prompt_ids) - 1 :].log_softmax(-1).gather(1, chosen)[:, 0]
             assert torch.allclose(mine[id(pair)], scores, atol=ROUNDING)

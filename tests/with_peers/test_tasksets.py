@@ -360,7 +360,8 @@ def test_adapters_are_measured_on_a_taskset(tmp_path):
     verdicts = read_rows(tmp_path / "v.jsonl")
     assert [row["correct"] for row in verdicts] == [True, False, None]
     assert "as told, in two lines" in verdicts[2]["reason"]
-    (benchmark,) = load_named([name], [])
+    benchmark, other = load_named([name, "verifiers:odd:Bounded"], [])
+    assert benchmark.content_hash != other.content_hash  # of the same tasks otherwise configured
     (question, *_), recipe = benchmark.questions, benchmark.recipe
     template = SimpleNamespace(chat_template="x", apply_chat_template=lambda turns, **_: str(turns))
     asked = render(recipe, "verifiers:odd:Bounded", question.fields, template)

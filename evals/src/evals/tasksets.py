@@ -39,7 +39,8 @@ def load_taskset(name: str, file: str = "") -> Benchmark:
 
     questions = (Question(t.id, {"prompt": t.input or "", "system": t.message}, t) for t in tasks)
     template = Template("{prompt}", "chat", MAX_TOKENS, "the taskset", system="{system}")
-    digest = blake2b("".join(str(task.output) for task in tasks).encode(), digest_size=16)
+    parts = (str(sorted(config.items())), *(str(task.output) for task in tasks))
+    digest = blake2b("".join(parts).encode(), digest_size=16)
     return Benchmark(
         name, "a taskset of verifiers", tuple(questions), grade,
         Recipe("taskset", "the taskset's own turns", {name: template}),

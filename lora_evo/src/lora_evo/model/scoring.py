@@ -37,12 +37,8 @@ class TokenPair:
     completion_ids: tuple[int, ...]
 
     @property
-    def ids(self) -> tuple[int, ...]:
-        return self.prompt_ids + self.completion_ids
-
-    @property
     def length(self) -> int:
-        return len(self.ids)
+        return len(self.prompt_ids) + len(self.completion_ids)
 
 
 R = TypeVar("R", bound=Completed)
@@ -110,16 +106,15 @@ class LaidRows:
 class Scorer:
     """Computes log-probabilities of completions under the members of a stack.
 
-    pad: any valid token id, to fill rows on the right. temperature: divisor of the logits. chunk:
-    most tokens of a table of logits, 0: by the vocabulary. checkpointing: gradient checkpointing of
-    all layers; `checkpoint_from_tokens` can be lowered later.
+    temperature: divisor of the logits. chunk: most tokens of a table of logits, 0: by the
+    vocabulary. checkpointing: gradient checkpointing of all layers; `checkpoint_from_tokens` can be
+    lowered later.
     """
 
     def __init__(
         self,
         adapters: StackedAdapters,
         *,
-        pad: int = 0,
         temperature: float = 1.0,
         chunk: int = 0,
         checkpointing: bool = False,
@@ -129,7 +124,7 @@ class Scorer:
         self.output = OutputLayer.of(self._model, temperature, chunk)
         self.checkpoint_from_tokens = 0 if checkpointing else math.inf
         """Tokens of a row without its last from which on layers are checkpointed."""
-        self._pad, self._vocabulary = pad, embedding_rows(self._model)
+        self._vocabulary = embedding_rows(self._model)
         from lora_evo.model import packing  # imports transformers
 
         self._packing = packing
@@ -171,10 +166,10 @@ class Scorer:
         if self._packs:
             laid = self._packing.pack(prompts, completions, members, device)
         else:
-            ids, real = padded([row.prompt_ids + row.completion_ids[:-1] for row in rows], device)
+            ids, _ = padded([row.prompt_ids + row.completion_ids[:-1] for row in rows], device)
             starts = [i * ids.shape[1] + len(prompt) - 1 for i, prompt in enumerate(prompts)]
             spans = [range(start, start + n) for start, n in zip(starts, lengths, strict=True)]
-            laid = torch.where(real, ids, self._pad), list(members), None, None, spans
+            laid = ids, list(members), None, None, spans
         *texts, places = laid
         return LaidRows(
             torch.tensor([place for row in places for place in row], device=device),

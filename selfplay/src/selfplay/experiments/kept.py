@@ -99,8 +99,7 @@ def base_rate(run: RunRecord) -> float:
 def read_kept(place: Path) -> list[KeptRun]:
     """Read the rows of a file, or of all files `*.jsonl` of a folder.
 
-    Raises RunDirectoryError if there are none, one cannot be read, or two of one arm and seed
-    differ.
+    Raises RunDirectoryError for none, one that cannot be read, and unlike ones of an arm and seed.
     """
     paths = sorted(place.glob("*.jsonl")) if place.is_dir() else [place]
     rows = [row for path in paths for row in read_rows(path, KeptRun)]

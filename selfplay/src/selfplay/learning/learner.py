@@ -100,7 +100,6 @@ class Learner:
         )
         self.scorer = Scorer(
             self.adapters,
-            pad=0,  # fills rows on the right, where no loss sees it
             temperature=self.rollout.temperature,
             chunk=config.logits_chunk_tokens,
             checkpointing=config.gradient_checkpointing,
