@@ -17,6 +17,8 @@ from selfplay.reports.findings import falls, moves
 T = TypeVar("T")
 POINTS, PERCENT = "points", "%"
 """Units of a difference of shares, and of a share; both are stored as numbers from 0 to 1."""
+Of = Callable[[RunRecord], Floats | float | None]
+"""Returns a measure of a run, a number or [tasks]; None if the run has none."""
 Who = Callable[[Mapping[str, Floats]], Floats]
 """Returns [tasks] gains from those of all members at an evaluation."""
 
@@ -116,7 +118,7 @@ GAINS: Mapping[str, Callable[[RunRecord | KeptRun], Floats | None]] = {
 HELD_OUT = (*GAINS, "gain over the warm start, at the end", "largest fall of one member")
 HELD_OUT += ("members that fell",)
 """The measures on held-out tasks."""
-MEASURES: Mapping[str, tuple[str, Callable[[RunRecord], Floats | float | None]]] = {
+MEASURES: Mapping[str, tuple[str, Of]] = {
     **{name: (POINTS, of) for name, of in GAINS.items()},
     "gain over the warm start, at the end": (POINTS, _over_start),
     "largest fall of one member": (POINTS, _largest_fall),
@@ -139,5 +141,4 @@ MEASURES: Mapping[str, tuple[str, Callable[[RunRecord], Floats | float | None]]]
     "changes of lead": ("per 100 steps", _changes_of_lead),
     "seconds": ("s", lambda run: sum(sum(s.seconds.values()) for s in run.steps)),
 }
-"""Unit and function by name; `gain` is the gain over the frozen base on held-out tasks. A function
-returns a number or [tasks]; None if the run has none."""
+"""Unit and function by name; `gain` is the gain over the frozen base on held-out tasks."""
