@@ -86,8 +86,8 @@ def _grade_exact(pairs: Pairs, how: Grading) -> Iterator[SampleVerdict]:
     for question, sample in pairs:
         gold, marked = question.problem, extract(sample.response, how.template).text or ""
         words, whole = TEXT.fullmatch(marked), own_turn(sample.response, how.template, str.strip)
-        found = map(_spaced, (marked, words[1] if words else "", whole))
-        answers = list(filter(None, found))
+        texts = map(_spaced, (marked, words[1] if words else "", whole))
+        answers = list(filter(None, texts))
         right = gold in answers or _spaced(trim(gold)) in answers  # a marked one has no full stop
         text = gold if right else next(iter(answers), None)
         reason = "same text" if right else "another text"

@@ -71,8 +71,8 @@ class Request:
             "stop of texts in a tuple, none empty": not isinstance(stop, str) and all(stop),
         }.items():
             if not fits:
-                found = getattr(self, expected.partition(" ")[0])
-                raise LoraEvoError(f"a request has {found!r}, expected a {expected}")
+                value = getattr(self, expected.partition(" ")[0])
+                raise LoraEvoError(f"a request has {value!r}, expected a {expected}")
 
 
 @dataclass(frozen=True, slots=True)
