@@ -328,8 +328,8 @@ def test_a_changed_taskset_is_named_at_a_resume(own, tmp_path):
     train_until(2, config(*sets), tmp_path / "run", phase="solve")
     module.write_text(ODD.replace("Obey.", "Obey, now."))
     done = command("resume", tmp_path / "run", "--quiet")
-    assert done.exit_code == 1, done.output
-    assert "the taskset lacks this task" in done.stderr
+    assert done.exit_code == 2, done.output
+    assert "or a taskset, are not those on which the run was measured before" in done.stderr
 
 
 def test_nothing_of_verifiers_is_imported_here():

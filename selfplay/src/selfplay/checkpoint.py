@@ -212,8 +212,8 @@ def restore(run: Run, checkpoint: Checkpoint) -> None:
     """
     if checkpoint.held_out not in ("", _hash_held_out(run)):
         raise RunDirectoryError(
-            "eval.held_out: its tasks are not those on which the run was measured before; put them "
-            "back, or start another run"
+            "the held-out tasks, of eval.held_out or a taskset, are not those on which the run was "
+            "measured before; put them back, or start another run"
         )
     folder = run.directory / "checkpoints" / f"step-{checkpoint.step}"
     run.population.load(folder / _LEARNER, checkpoint.members)
