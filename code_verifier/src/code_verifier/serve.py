@@ -95,19 +95,23 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(503, _BUSY)
         else:
             try:
-                self._run(int(text))
+                status, content = self._run(int(text))
             finally:
-                self.server.places.release()
+                self.server.places.release()  # first: whoever has the answer may ask again
+            if status == 408:
+                self._refuse(status, content["detail"])
+            else:
+                self._answer(status, content)
 
-    def _run(self, size: int) -> None:
+    def _run(self, size: int) -> tuple[int, dict[str, Any]]:
         try:
-            self._answer(200, run_code(self.server.runner, self._read(size)))
+            return 200, run_code(self.server.runner, self._read(size))
         except TimeoutError:
-            self._refuse(408, f"no whole request of {size} bytes came in time")
+            return 408, {"detail": f"no whole request of {size} bytes came in time"}
         except SandboxUnavailable as error:
-            self._answer(200, _response("SandboxError", str(error)))
+            return 200, _response("SandboxError", str(error))
         except CodeVerifierError as error:
-            self._answer(400, {"detail": str(error)})
+            return 400, {"detail": str(error)}
 
     def _read(self, size: int) -> bytes:
         """A body of `size` bytes; it may take the time-out and one second a MiB."""
