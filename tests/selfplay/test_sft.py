@@ -163,6 +163,9 @@ def test_what_is_too_long_or_has_no_words_is_left_out_and_counted(runs):
     kept = [p for some in examples(runs, tasks, said=said, longest=middle) for p in some]
     assert max(pair.length for pair in kept) <= middle
     assert "1 that the template cannot express" in said[-1], "one input, where ten are asked for"
+    halved = Task("code_o", program(9), "1", "19"), {"thought": "cut \ud83d in two"}
+    examples(runs, [*solved_tasks(6), halved], said=said)
+    assert "2 that the template cannot express" in said[-1], "half a character has no tokens"
     for more in ({"longest": 8}, {"held_out": 6}):
         with pytest.raises(SelfplayError, match="give more tasks, a larger learner"):
             examples(runs, solved_tasks(6), **more)

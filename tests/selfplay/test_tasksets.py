@@ -60,6 +60,8 @@ def test_a_prompt_has_the_turns_of_its_task_and_no_form_of_ours():
 def test_a_reply_is_the_whole_text_also_of_one_that_was_cut(template, text, reason, read):
     prompts = Prompts(load_preset(*GIVEN), template, Tokenizer(), None)
     assert prompts.why_not_shown(TASK) == ""
+    half = prompts.why_not_shown(replace(TASK, input="cut \ud83d in two"))
+    assert half == "its input holds '\\ud83d', half a character, which has no tokens"
     attempt = Attempt("s0", TASK, 0, 1.0)
     assert prompts.read(attempt, Rollout(None, (), (), (), reason, text)) == read
 

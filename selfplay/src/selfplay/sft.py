@@ -38,7 +38,7 @@ from selfplay.sampling.prompts import require_faithful, template_of
 from selfplay.seeds import Say, Worked, read_tasks
 from selfplay.tasks.buffer import shuffled
 from selfplay.tasks.held_out import equal_task, guard_of
-from selfplay.tasks.template import ControlTokens, Template
+from selfplay.tasks.template import HALF, ControlTokens, Template
 
 RECORD, CHECKPOINT = "sft.json", "checkpoint.pt"
 """Settings and held-out losses, in the adapter's folder; and the checkpoint, in `OUT.part`."""
@@ -199,13 +199,13 @@ def make_examples(
         held_out = min(MOST_HELD_OUT, len(programs) // 5)
     excluded = set(shuffled(programs, derive_seed(config.seed, "held-out"))[:held_out])
     pool = [task for task, _ in tasks if task.program not in excluded]
-    training: list[TokenPair] = []
-    measured: list[TokenPair] = []
+    training, measured = list[TokenPair](), list[TokenPair]()
     too_long = inexpressible = 0
     for number, (task, row) in enumerate(tasks):
         references, texts = _references(task, pool, template, config, number), []
-        if not control.why_not(task):
-            texts = _prompts_and_completions(template, task, row.get("thought") or "", references)
+        thought = str(row.get("thought") or "")
+        if not (control.why_not(task) or HALF.search(thought)):
+            texts = _prompts_and_completions(template, task, thought, references)
         inexpressible += 2 - len(texts)
         for prompt, completion in texts:
             completion += tokenizer.eos_token

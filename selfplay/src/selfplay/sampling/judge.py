@@ -50,7 +50,7 @@ def validate(proposed: Iterable[Proposed], sandbox: Sandbox, prompts: Prompts) -
         p.status, p.reason = verdict.status, verdict.reason
         if verdict.task is None:
             continue
-        if control := prompts.control_token_in(verdict.task):
+        if control := prompts.control_tokens.why_not(verdict.task):
             p.status, p.reason = FORM, control
         elif too_long := prompts.why_too_long(verdict.task):
             p.status, p.reason = Status.TOO_LONG, too_long

@@ -35,7 +35,7 @@ class Prompts:
     def __init__(self, config: Config, template: Template, tokenizer: Any, context: int | None):
         self.template, self.tokenizer, self._config = template, tokenizer, config
         self.solved_from = config.rollout.solved_from
-        self._control_tokens = ControlTokens(tokenizer, template.marks)
+        self.control_tokens = ControlTokens(tokenizer, template.marks)
         self._ids = lru_cache(1024)(lambda text: encoded(tokenizer, text, template.start_token))
         """Returns the token ids of a prompt."""
         self._longest, self._setting = config.rollout.max_prompt_length, "rollout.max_prompt_length"
@@ -88,11 +88,7 @@ class Prompts:
 
     def why_not_shown(self, task: Task) -> str:
         """Return why a task cannot be in prompts; '' if it can."""
-        return self.control_token_in(task) or self.why_too_long(task)
-
-    def control_token_in(self, task: Task) -> str:
-        """Return which text of a task contains a control token; '' if none does, or any may."""
-        return "" if task.kind == TASKSET else self._control_tokens.why_not(task)
+        return self.control_tokens.why_not(task) or self.why_too_long(task)
 
     def why_too_long(self, task: Task) -> str:
         """Return which prompt with a task is too long; '' if all fit.

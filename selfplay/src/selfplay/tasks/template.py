@@ -119,7 +119,8 @@ _MARK = re.compile(
     r"|\[/?[A-Za-z_@]{2}\w*@?\]"  # [/INST], [UNUSED_TOKEN_3]
     r"|([^\w\s])\1+\w[\w ]*[^\w\s]{2,}"  # |||EMAIL|||, >>TITLE<<
 )
-_HALF = re.compile(r"[\ud800-\udfff]")
+HALF = re.compile(r"[\ud800-\udfff]")
+"""Half a character, as JSON may hold; no tokenizer takes it."""
 
 
 class ControlTokens:
@@ -141,8 +142,8 @@ class ControlTokens:
         """By token id."""
 
     def why_not(self, task: Task) -> str:
-        """Return which text of a task contains a control token or a mark, or half a character, as
-        JSON may; '' if none does."""
+        """Return which text of a task holds half a character or, unless it is of a taskset, a
+        control token or a mark; '' if none does."""
         texts = {
             "program": (task.program,),
             "input": (task.input or "", *task.inputs),
@@ -150,8 +151,10 @@ class ControlTokens:
             "message": (task.message,),
         }
         for name, text in ((name, text) for name, parts in texts.items() for text in parts):
-            if half := _HALF.search(text):
+            if half := HALF.search(text):
                 return f"its {name} holds {half[0]!r}, half a character, which has no tokens"
+            if task.kind == TASKSET:
+                continue
             mark = self._marks.search(text) if self._marks else None
             if token := self.first_in(text) or (mark and mark[0]):
                 return f"its {name} holds {token.strip()!r}, a control token of prompts"
