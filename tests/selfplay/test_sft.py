@@ -224,7 +224,19 @@ def test_a_finished_one_is_left_alone(runs, data, finished, tmp_path):
     other = write_rows(tmp_path / data.name, [azr_row(n) for n in range(1, 13)])
     with pytest.raises(RunDirectoryError, match=r"warm was made with another data_sha256; choose"):
         start(runs, other, out)
+    with pytest.raises(RunDirectoryError, match=r"warm was made with another learner\.r; choose"):
+        start(runs, data, out, "learner.r=3")
     assert folder(out) == before
+
+
+def test_one_that_a_selfplay_with_fewer_settings_finished_is_left_alone(
+    runs, data, finished, tmp_path
+):
+    path = shutil.copytree(finished[0], tmp_path / "warm") / RECORD
+    record = json.loads(path.read_text())
+    del record["settings"]["learner"]["reference"], record["settings"]["data_sha256"]
+    path.write_text(json.dumps(record))
+    assert start(runs, data, tmp_path / "warm") == finished[1]
 
 
 def test_what_was_begun_is_not_resumed_with_other_settings(runs, data, tmp_path):

@@ -32,6 +32,7 @@ from lora_evo.model import (
 from selfplay.config import Config
 from selfplay.errors import RunDirectoryError, SelfplayError
 from selfplay.files.layout import hash_file, lock
+from selfplay.files.record import flatten
 from selfplay.members.population import load_base
 from selfplay.sampling.judge import open_sandbox
 from selfplay.sampling.prompts import require_faithful, template_of
@@ -74,8 +75,8 @@ def fine_tune(
     settings = json.loads(json.dumps(settings, default=str))
     if (out / RECORD).is_file():
         state: dict[str, Any] = json.loads((out / RECORD).read_text())
-        before = state["settings"]
-        if odd := [name for name, v in settings.items() if before.get(name, v) != v]:
+        before, now = flatten(state["settings"]), flatten(settings)
+        if odd := [key for key in now if before.get(key, now[key]) != now[key]]:
             raise RunDirectoryError(f"{out} was made with another {odd[0]}; choose another --out")
         shutil.rmtree(work, ignore_errors=True)
         say(f"{out} is finished already")
@@ -256,8 +257,8 @@ def _resume(path: Path, fresh: dict[str, Any]) -> dict[str, Any]:
     if not path.exists():
         return fresh
     state: dict[str, Any] = torch.load(path)
-    before, missing = state["settings"], object()
-    if odd := [name for name, v in fresh["settings"].items() if before.get(name, missing) != v]:
+    before, now = flatten(state["settings"]), flatten(fresh["settings"])
+    if odd := [key for key in now if key not in before or before[key] != now[key]]:
         how = f"with another {odd[0]}" if odd[0] in before else f"by a selfplay without {odd[0]}"
         raise RunDirectoryError(
             f"{path.parent} was begun {how}; give the same settings to resume, or remove it to "
