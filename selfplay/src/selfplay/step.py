@@ -155,8 +155,8 @@ def solve(
         for student in dict.fromkeys(p.student for p in verified):
             for kind in run.template.in_play:
                 seed = run.seed(step, student or BASE, kind.name, "replay")
-                which = kind.name, r.proposals, step, seed, run.guard
-                for task in run.buffer.draw_newest(*which):
+                earlier = run.buffer.draw_newest(kind.name, r.proposals, step, seed, run.guard)
+                for task in earlier:
                     seed = run.seed(step, student or BASE, task.id, kind.name, "solve")
                     replayed.append(Attempt(student, task, seed, r.temperature))
     run.attempt([*(a for p in verified for a in p.all_attempts), *replayed])

@@ -105,7 +105,7 @@ class Comparison:
         return titled
 
     def lines(self) -> list[str]:
-        """Return a line for each arm, unjudged text, fall, and pair without a common seed."""
+        """Return a line for each arm, unjudged text, fall, and pair that cannot be compared."""
         lines = []
         for arm, runs in self.arms.items():
             words = [f"{key} {value}" for key, value in self.settings[arm].items()]

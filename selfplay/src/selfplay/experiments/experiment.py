@@ -70,7 +70,7 @@ class Plan:
             raise ConfigError("a plan has a name, arms and seeds; one of them is empty")
         if len(set(self.seeds)) < len(self.seeds):
             raise ConfigError(f"seeds is {list(self.seeds)}; expected different whole numbers")
-        if any("seed" in settings for settings in (self.set, *self.arms.values())):
+        if any("seed" in changes for changes in (self.set, *self.arms.values())):
             raise ConfigError("seed is of one run; expected `seeds` of the plan: --set 'seeds=[1]'")
         folders = list(map(folder_of, self.arms))
         for arm in self.arms:
