@@ -43,7 +43,9 @@ def test_a_file_of_tasks_serves_too(tmp_path):
     found = held_out_tasks((str(path),), 10)
     assert [task.id for task in found] == ["mine.jsonl/2", "a"]
     assert [level for _, level in tasks_of(str(path))] == [0, 3]
+    endless = json.dumps(rows[1]).replace('"level": 3', '"level": 1e999')
     for source, more, words in (
+        (str(path), endless, "line 2: not a task: cannot convert float infinity"),
         *((str(path), "[]", "line 2: found list"), (str(path), "{}", "line 2: not a task: field")),
         ("nano_code_0", "", "mean nano_code_o"),
     ):

@@ -101,7 +101,7 @@ def tasks_of(source: str) -> list[tuple[Task, int]]:
             try:
                 task = Task.from_row({"id": f"{path.name}/{number}", **row}, complete=True)
                 tasks.append((task, int(row.get("level", 0))))
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, OverflowError) as error:
                 raise ConfigError(f"{path}, line {number}: not a task: {error}") from error
     except CodeVerifierError as error:
         raise ConfigError(str(error)) from error
