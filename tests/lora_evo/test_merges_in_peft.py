@@ -76,7 +76,9 @@ def in_peft(model, *folders):
         return names, model.eval()(input_ids=torch.arange(3, 15)[None], use_cache=False).logits
 
 
-@pytest.mark.parametrize(("start", "r", "rank"), [("orthogonal", 4, 3), ("mica", 12, 24)])
+@pytest.mark.parametrize(
+    ("start", "r", "rank"), [("orthogonal", 4, 3), ("mica", 12, 24), ("MiCA", 12, 24)]
+)
 def test_a_merge_loads_in_peft_at_a_rank_that_its_parents_start_has_not(tmp_path, start, r, rank):
     base, settings = small_model(), {"target_modules": ["v_proj"], "r": r}
     parents = [

@@ -180,7 +180,7 @@ class AdapterConfig:
         """Return this configuration with one rank for all modules, and alpha for an equal scale."""
         ratio = rank / self.r
         alpha = self.lora_alpha * (math.sqrt(ratio) if self.use_rslora else ratio)
-        start = self.rest.get("init_lora_weights")
+        start = str(self.rest.get("init_lora_weights")).lower()  # PEFT reads MiCA as mica
         # PEFT makes these starts, to load weights over them, for even ranks and narrow ones alone.
         unfit = start == "mica" or (start == "orthogonal" and rank % 2)
         rest = {**self.rest, "init_lora_weights": True} if unfit else self.rest
