@@ -9,11 +9,10 @@ import torch
 from msgspec import UNSET
 
 import learners
-from lora_evo.model import Rollout
+from lora_evo.model import HFEngine, Rollout
 from selfplay.config import RolloutConfig
 from selfplay.learning.batch import TrainingSample
 from selfplay.run import Extensions
-from selfplay.sampling.texts import Attempt
 from selfplay.training import train
 
 TINY = ("steps=2", "eval.eval_every=0", "evolution.evolve_every=5")
@@ -82,18 +81,18 @@ def test_a_gradient_that_overflows_is_skipped_and_said(tiny):
 
 
 def test_a_run_goes_on_after_numbers_that_are_not_finite(runs, tmp_path, monkeypatch, capsys):
-    take = Attempt.take
+    sample = HFEngine._stream
 
-    def spoilt(self, rollout, answer):
-        if self.member == "s1" and rollout.logprobs:
-            rollout = replace(rollout, logprobs=(math.nan, *rollout.logprobs[1:]))
-        take(self, rollout, answer)
+    def spoilt(self, requests):
+        for i, rollout in sample(self, requests):
+            logprobs = (math.nan, *rollout.logprobs[1:])
+            yield i, replace(rollout, logprobs=logprobs) if rollout.adapter == "s1" else rollout
 
     def unlucky(attempt):
         member, step = attempt.member, attempt.task.id.partition("-")[0]
         return math.nan if member == "s0" and step == "1" else float(attempt.score)
 
-    monkeypatch.setattr(Attempt, "take", spoilt)
+    monkeypatch.setattr(HFEngine, "_stream", spoilt)
     train(runs.config(*TINY), tmp_path / "run", extensions=Extensions(student_reward=unlucky))
     said = capsys.readouterr().err
     assert said.count("step 1: s0 learns nothing: its reward for 1-") == 1

@@ -126,10 +126,20 @@ class Engine(ABC):
     def generate(self, requests: Sequence[Request]) -> list[Rollout]:
         """Sample every request, in order. Raises LoraEvoError."""
         samples = dict(self.stream(requests))
+        for rollout in samples.values():
+            if any(map(math.isnan, rollout.logprobs)):
+                raise LoraEvoError(
+                    f"the logits of {rollout.adapter or 'the base'} are not finite, so that no "
+                    "token can be drawn; try dtype=float32 or dtype=bfloat16, or go back to a "
+                    "checkpoint from before training diverged"
+                )
         return [samples[i] for i in range(len(requests))]
 
     def stream(self, requests: Sequence[Request]) -> Iterator[tuple[int, Rollout]]:
-        """Yield (number of the request, its sample) in any order, until the engine's next call."""
+        """Yield (number of the request, its sample) in any order, until the engine's next call.
+
+        Log-probabilities are NaN where logits are not finite: training skips that member alone.
+        """
         tokenised = [self.tokenise(request) for request in requests]
         for request in tokenised:
             if request.adapter not in (None, *self.versions):
@@ -138,12 +148,6 @@ class Engine(ABC):
             refuse_unknown(request.prompt_ids, self.vocabulary)
         with closing(self._stream(tokenised)) as samples:
             for i, rollout in samples:
-                if any(map(math.isnan, rollout.logprobs)):
-                    raise LoraEvoError(
-                        f"the logits of {rollout.adapter or 'the base'} are not finite, so that no "
-                        "token can be drawn; try dtype=float32 or dtype=bfloat16, or go back to a "
-                        "checkpoint from before training diverged"
-                    )
                 yield i, replace(rollout, text=self._text(rollout))
 
     @abstractmethod
