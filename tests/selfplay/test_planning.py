@@ -15,7 +15,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, LlamaConfig
 
 from code_verifier import Status
-from lora_evo.model import Rollout, export_adapter, load_tokenizer, stack_adapters
+from lora_evo.model import (
+    Rollout,
+    export_adapter,
+    load_base_model,
+    load_tokenizer,
+    stack_adapters,
+)
 from selfplay import match, new_run, propose, seed_tasks, solve, training_samples
 from selfplay.config import LearnerConfig, load_preset
 from selfplay.errors import ConfigError
@@ -31,7 +37,7 @@ from selfplay.machine.plan import (
     refuse_what_cannot_fit,
     workload,
 )
-from selfplay.members.population import open_learner
+from selfplay.members.population import open_learner, open_vllm
 from selfplay.settings import shipped
 from selfplay_command import command, refused, worked
 
@@ -188,6 +194,16 @@ def test_training_refuses_float32_with_vllm_on_a_gpu_before_it_loads_the_base(mo
     monkeypatch.setattr("selfplay.members.population.load_base_model", None)
     with pytest.raises(ConfigError, match="type --set dtype=bfloat16"):
         open_learner(load_preset("nano", "engine=vllm"))
+
+
+def test_vllm_loads_a_base_from_where_the_learner_found_it(monkeypatch):
+    """Such as the hub's cache, where the hub does not answer."""
+    home = "selfplay.members.population.VLLMEngine"
+    monkeypatch.setattr(home, lambda base, serving, *rest, **more: serving)
+    base = load_base_model("nano", torch.device("cpu"))
+    base.model.name_or_path = "models--nano/snapshots/1"
+    serving = open_vllm(load_preset("nano", "engine=vllm"), base, {}, 4)
+    assert serving.model == "models--nano/snapshots/1"
 
 
 @pytest.mark.parametrize(

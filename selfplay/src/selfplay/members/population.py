@@ -27,7 +27,6 @@ from lora_evo.model import (
     linear_shapes,
     load_base_model,
     require_vllm,
-    resolve,
 )
 from selfplay.config import Config
 from selfplay.errors import SelfplayError
@@ -253,7 +252,7 @@ def open_vllm(
     shapes: of the base's linear layers, as they were before members were put on them.
     """
     serving = Serving(
-        model=resolve(config.base),
+        model=base.model.name_or_path,
         dtype=config.dtype,
         device=base.model.device,
         context=base.context,
