@@ -81,7 +81,7 @@ class Rollout:
 
     - completion_ids: sampled tokens, the end token included when it was sampled.
     - logprobs: log p of each of them (nats) under temperature, top-p and top-k (at temperature 0:
-      under temperature 1, among all).
+      under temperature 1, among all); NaN where logits are not finite, which `generate` refuses.
     - text: of `completion_ids` without the end token; special tokens and a stop text inside it are
       kept. `before_stop` cuts it.
     """
@@ -136,10 +136,7 @@ class Engine(ABC):
         return [samples[i] for i in range(len(requests))]
 
     def stream(self, requests: Sequence[Request]) -> Iterator[tuple[int, Rollout]]:
-        """Yield (number of the request, its sample) in any order, until the engine's next call.
-
-        Log-probabilities are NaN where logits are not finite: training skips that member alone.
-        """
+        """Yield (number of the request, its sample) in any order, until the engine's next call."""
         tokenised = [self.tokenise(request) for request in requests]
         for request in tokenised:
             if request.adapter not in (None, *self.versions):
