@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
-from studies.lab import measures
 
 from selfplay.experiments.comparison import Runs, of_arm, of_pair
 from selfplay.experiments.experiment import Plan, open_plan
 from selfplay.experiments.kept import read_kept
 from selfplay.files.intervals import Estimate
+from selfplay.objects import load_object
 
 LAB = Path(__file__).with_name("kept.yaml")
 GAINS = {
@@ -51,7 +51,7 @@ def columns_of(plan: Plan) -> dict[str, str]:
 def table_rows(place: Path = LAB) -> list[list[str]]:
     """Return a row for each arm that has kept runs, and for each difference of two that have."""
     plan = open_plan(str(place))
-    curves = {name: getattr(measures, name) for name in plan.curves}
+    curves = {name: load_object(path, f"curves.{name}") for name, path in plan.curves.items()}
     runs = _kept(place)
     pairs = [(f"{a} − {b}", runs[a], runs[b]) for a, b in plan.pairs if {a, b} <= runs.keys()]
     lab = _kept(LAB) if plan.name in ACROSS else {}
