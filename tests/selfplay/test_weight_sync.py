@@ -59,6 +59,10 @@ def test_members_that_changed_are_put_again_and_other_weights_are_found_out(
         run.population.sync(7)
         run.population.sync(8)
         assert engine.put[4:] == ["s0@v7"]
+        for factor in (learner.adapters.layers[path].lora_A, learner.adapters.layers[path].lora_B):
+            factor[3].fill_(1e30)  # logits that are not finite, in both
+        run.population.sync(8)
+        assert engine.put[5:] == ["s1@v8"]
         engine.adapters.layers[path].lora_B[1].add_(0.5)
         with pytest.raises(SelfplayError, match="t1 in the engine is not the learner's: the log-"):
             run.population.sync(9)

@@ -57,7 +57,7 @@ def probe(learner: Learner, engine: Engine) -> dict[str | None, float]:
     names, size = (None, *learner.members), model.config.get_text_config().vocab_size
     prompts = (torch.arange(1, 1 + _PROMPTS * _PROMPT_TOKENS) % size).view(_PROMPTS, -1)
     requests = [Request(tuple(ids), name, 1) for ids in prompts.tolist() for name in names]
-    rollouts = engine.generate(requests)
+    _, rollouts = zip(*sorted(engine.stream(requests)), strict=True)  # which takes NaN, too
     sampled = torch.tensor([rollout.logprobs[0] for rollout in rollouts])
     tokens = torch.tensor([rollout.completion_ids[0] for rollout in rollouts])
     expected = []
