@@ -101,10 +101,12 @@ _NO_VALUE = re.compile(r"(?:indeed )?(?:in)?(?:correct|right|wrong|valid|verifie
 _EXCLAIMED = re.compile(r"(?<=\d)!(?=\**(?:\s+[A-Z]|\s*$))")
 """The end of a sentence, which is no factorial: The answer is 42!"""
 _JOINED = re.compile(
-    r"\s*(?:,|;|,?\s*(?:and|or)\b|(?P<words>[A-Za-z ]{0,30}\b(?:and|or|to|times|plus|minus|through"
-    r"|in base|for(?: all)?|if|when)|\(or|&|[–-]))\s*(?=\$|\\\()"
+    r"\s*(?:,|;|,?\s*(?:and|\(?or)\b|(?P<words>[A-Za-z ]{0,30}\b(?:and|or|times|plus|minus|through"
+    r"|in base|to(?!\W*\d\W*(?:decimal|significant))|(?:for(?: all)?|if|when)"
+    r"(?=\W[^\n]{1,80}?(?:\$|\\\))[a-z ]*(?:[,;]|\b(?:and|or)\b)))|&|[–-]))\s*(?=\$|\\\()"
 )
-"""What joins two formulas to one answer: a separator, or words, $3$ to $5$."""
+"""What joins two formulas to one answer: a separator, or words, $3$ to $5$. A condition does if
+another value may follow it."""
 _AFTER = re.compile(
     r"\s*(?:(?P<words>(?:\((?!and\b))?[A-Za-z])|[/_^!*+=<>\[\\-])(?:[^.,;:\n$]|\.(?=\S))*"
 )
@@ -228,7 +230,8 @@ def _value_of(answer: str) -> str:
         joined = _JOINED.match(answer, end)
         match = PATTERNS["formula"].match(answer, joined.end()) if joined else None
         if joined and match:
-            parts.append(rf"\text{{{joined[0]}}}" if joined["words"] else joined[0])
+            words = joined[0].replace("(", "")
+            parts.append(rf"\text{{{words}}}" if joined["words"] else words)
     line = answer[end:].partition("\n")[0]
     if parts:
         after = _AFTER.match(line)
