@@ -149,5 +149,5 @@ def _factors(name: str) -> Iterator[tuple[str, int]]:
     """The names in kg*m/s^2, with their powers."""
     for place, part in enumerate(name.split("/")):
         for factor in part.split("*"):
-            base, _, power = factor.partition("^")
-            yield base, int(power or 1) * (-1 if place else 1)
+            if match := re.fullmatch(r"(.*?)(?:\^(-?\d+))?", factor):  # not units^2 for
+                yield match[1], int(match[2] or 1) * (-1 if place else 1)
