@@ -57,7 +57,7 @@ _ROUGHLY = (
 _OR_ROUGHLY = re.compile(rf"(?:\bor\s+|\()\s*(?:\\text\s*\{{\s*)?{_ROUGHLY}([^()]*)\)?")
 _MONEY = re.compile(r"(?<!\S)\\?\$\s*(\d[\d,.]*+)(?![^$]*\$)")
 _LOG = re.compile(r"\\?\blog(?!\s*_|[a-z])")
-_LOG_10 = re.compile(r"log\s*_\s*\{?10")
+_LOG_10 = re.compile(r"log\s*_\s*\{?10(?!\d)|\blg(?![a-z])")
 _CONSTANT = re.compile(r"[A-DKkc](?:_?\d)?")
 _NAME = re.compile(r"([^_'(]+)(_[^'(]*)?('*)(?:\((.*)\))?")
 """A name, f_1'(x): its letters, subscript, primes and argument."""
