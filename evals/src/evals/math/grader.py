@@ -458,7 +458,10 @@ def _by_name(form: Form) -> dict[str, Form] | None:
 
 
 def _by_label(form: Form) -> dict[str, Form]:
-    """The values by the counted things: of 3 boys, 5 girls; of boys: 3, girls: 5."""
+    """The values by the counted things, of 3 boys, 5 girls and of boys: 3, girls: 5, or by their
+    conditions: of 3 for n = 1, 4 for n = 2."""
+    if isinstance(form, Several) and form.conditions:
+        return dict(zip(form.conditions, form.items, strict=True))
     by_label: dict[str, Form] = {}
     for item in form.items if isinstance(form, Several) else ():
         label, value = (item.unit, item) if isinstance(item, Quantity) else ("", item)

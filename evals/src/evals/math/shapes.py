@@ -50,10 +50,12 @@ class Ordered:
 
 @dataclass(frozen=True)
 class Several:
-    """Values in any order: a set, solutions, parts of a union. either: with "or" between them."""
+    """Values in any order: a set, solutions, parts of a union. either: with "or" between them.
+    conditions: of the values, if each has another."""
 
     items: tuple["Form", ...]
     either: bool = field(default=False, compare=False)
+    conditions: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -142,10 +144,14 @@ def shape(sequence: list[Token]) -> Form:
     if not _has_conditions(split(sequence, _AND)[0]):
         sequence = _trim(sequence)
     parts, marks = split(sequence, _AND)
+    ends = [" ".join(token.text for token in part[_condition(part) :]) for part in parts]
+    conditions = tuple(_SCOPE.sub("", end, count=1).replace(" ", "") for end in ends if end)
     parts = list(filter(None, map(_trim, parts)))
     if len(parts) > 1:
         overlap = _overlap(parts) if marks == ["and"] else None
-        return overlap or Several(tuple(map(shape, parts)), either="or" in marks)
+        each = len(conditions) == len(set(conditions)) == len(parts)
+        own = conditions if each else ()
+        return overlap or Several(tuple(map(shape, parts)), either="or" in marks, conditions=own)
     sequence = parts[0] if parts else sequence
     parts, _ = split(sequence, ("∪",))
     if len(parts) > 1:
