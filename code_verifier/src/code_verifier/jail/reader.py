@@ -27,7 +27,7 @@ _BUDGET_S, _PER_BYTE_S = 0.25, 2e-5
 
 def serve(config: dict[str, Any]) -> None:
     """Answer requests until standard input ends. A request is a program and its input; the reply is
-    their flags and the code with the arguments, or why they are refused."""
+    their flags and both compiled, the input as a call, or why they are refused."""
     unicodedata.normalize("NFKC", "")  # loads tables that the parser needs for non-ASCII names
     layers = walls.confine(config["jail_dir"], config["memory"])
     filter = config["filters"].get("reader")
@@ -45,33 +45,31 @@ def serve(config: dict[str, Any]) -> None:
         signal.setitimer(signal.ITIMER_PROF, _BUDGET_S + 4 * _PER_BYTE_S * size)
         status, flags, data = _read(text, input, chars)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        text = "" if status == Status.OK else data
-        reason = text.encode("utf-8", "backslashreplace")[: wire.REASON_BYTES]
+        is_code = status == Status.OK
+        reason = b"" if is_code else data.encode("utf-8", "backslashreplace")[: wire.REASON_BYTES]
         head = wire.REPLY.pack(wire.CODES[status], flags, 0, 0.0, 0.0, len(reason)) + reason
-        wire.write(1, wire.frame(head + (data if status == Status.OK else b"")))
+        wire.write(1, wire.frame(head + (data if is_code else b"")))
         if (turn := turn + 1) % _TIDY == 0:
             gc.collect()
 
 
 def _read(text: str, input: str, chars: int) -> tuple[str, int, Any]:
-    """Status; flags; the code and the arguments, or a reason."""
+    """Status; flags; the program and the call, compiled, or a reason."""
     status, flags, code = _compile(text)
     if status != Status.OK:
         return status, 0, code
     try:
         call = parse_call(input, chars)
-        args, kwargs = arguments_of(call)
+        flags |= wire.CHANCE * _holds_set(arguments_of(call))
     except LiteralError as error:
         return error.status, 0, str(error)
-    may_hold_one = "{" in input or "(" in input  # as in `set()`
-    flags |= wire.CHANCE * (may_hold_one and _holds_set([args, kwargs]))
     call_code = compile(ast.Expression(call), FILE_NAME, "eval", dont_inherit=True)
     return Status.OK, flags, marshal.dumps((code, _sent(call_code, f"f(\n{input}\n)")))
 
 
 @lru_cache(maxsize=1)  # one program may come with many inputs
 def _compile(text: str) -> tuple[str, int, Any]:
-    """Status; flags; the code, or a reason."""
+    """Status; flags; the code or the text of `_sent`, or a reason."""
     text = text.removeprefix("\ufeff")
     try:
         tree = ast.parse(text, FILE_NAME)
