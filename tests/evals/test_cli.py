@@ -200,6 +200,8 @@ def test_wrong_use_is_one_line_and_exit_code_two(
     for option in ("--temperature", "--top-p"):
         fails(2, "cannot be sampled with", *start, "--temperature", 1, option, "nan", "--out", out)
     fails(2, "--grader is of questions of your own", *start, "--grader", "exact", "--out", out)
+    of_taskset = (*start[:5], "--benchmark", "verifiers:lost=lost.toml", "--grader", "exact")
+    fails(2, "--grader is of questions of your own", *of_taskset, "--out", out)
     own = ("--benchmark", f"mine={data[3].partition('=')[2]}", "--grader", "math")
     fails(2, "names its own data", *start[:5], *own, "--data", "other.jsonl", "--out", out)
     fails(2, "no prompt shows examples", *start, "--examples", "lost.jsonl", "--out", out)

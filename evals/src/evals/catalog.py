@@ -103,7 +103,7 @@ def load_named(
     FILE may also be a release on the hub. Raises EvalsError for a spec that is for none of names.
     """
     files: dict[str, str] = {}
-    if grader and not any("=" in name for name in names):
+    if grader and all("=" not in name or name.startswith(Tasksets.PREFIX) for name in names):
         raise EvalsError(f"--grader is of questions of your own, NAME=FILE, not of {names[0]}")
     for spec in specs:
         name, equals, file = spec.partition("=")
