@@ -330,8 +330,7 @@ def score(verdicts: Sequence[SampleVerdict], benchmark: str) -> Row:
 def results(verdicts: Sequence[SampleVerdict], benchmark: str) -> dict[str, Any]:
     """Return the summary of verdicts overall and by level, easiest first, and the base rate."""
     levels = sorted({verdict.level for verdict in verdicts} - {0})
-    parts = ([verdict for verdict in verdicts if verdict.level == level] for level in levels)
-    by_level = {n: summary(part, benchmark) for n, part in zip(levels, parts, strict=True)}
+    by_level = {n: summary([v for v in verdicts if v.level == n], benchmark) for n in levels}
     overall = summary(verdicts, benchmark)
     return {"overall": overall, "levels": by_level, "base_rate": base_rate(verdicts)}
 

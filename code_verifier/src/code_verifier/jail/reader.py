@@ -90,16 +90,13 @@ def _sent(code: CodeType, text: str) -> CodeType | str:
     return text if _holds_frozenset(code) else code
 
 
-def _holds_frozenset(code: CodeType) -> bool:
-    kinds = set(map(type, code.co_consts))
-    inner = (part for part in code.co_consts if type(part) is CodeType)
-    return frozenset in kinds or any(map(_holds_frozenset, inner))
+def _holds_frozenset(part: object) -> bool:
+    return type(part) is frozenset or any(map(_holds_frozenset, getattr(part, "co_consts", ())))
 
 
 def _holds_set(value: Any) -> bool:
     """Whether the value is or holds a set, whose order is a source of chance."""
-    if isinstance(value, set):
-        return True
     if isinstance(value, dict):
-        return any(_holds_set(part) for pair in value.items() for part in pair)
-    return isinstance(value, list | tuple) and any(map(_holds_set, value))
+        value = [*value, *value.values()]
+    parts = value if isinstance(value, list | tuple) else ()
+    return isinstance(value, set) or any(map(_holds_set, parts))

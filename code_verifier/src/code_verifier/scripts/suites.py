@@ -186,8 +186,7 @@ def _call(arguments: Any, output: Any, boxed: bool, single: bool) -> tuple[bytes
         )
     elif boxed:
         arguments = [_number_keys(item) for item in arguments]
-        values = [_number_keys(output)]
-        values += [_number_keys(output[0])] if single else []
+        values = list(map(_number_keys, [output, *(output if single else ())]))
         lists = [v for v in values if isinstance(v, list) and all(isinstance(i, list) for i in v)]
         values += [list(map(tuple, rows)) for rows in lists]  # JSON has no tuples
     try:

@@ -402,11 +402,8 @@ def _spells_one(targets: list[Form], values: list[Form]) -> bool:
 
 def _same_name(gold: str, answer: str) -> bool:
     """Whether names may be of one thing: m and m_max, f and f(x); not f(x) and f'(x)."""
-    one, other = map(_name_parts, (gold, answer))
-    optional = zip(one[1::2], other[1::2], strict=True)
-    return (
-        gold != "" and one[::2] == other[::2] and all(a == b or not (a and b) for a, b in optional)
-    )
+    parts = zip(_name_parts(gold), _name_parts(answer), (False, True) * 2, strict=True)
+    return gold != "" and all(a == b or (free and not (a and b)) for a, b, free in parts)
 
 
 def _name_parts(name: str) -> tuple[str, ...]:
@@ -459,9 +456,9 @@ def _by_name(form: Form) -> dict[str, Form] | None:
 
 def _by_label(form: Form) -> dict[str, Form]:
     """The values by the counted things, of 3 boys, 5 girls and of boys: 3, girls: 5, or by their
-    conditions: of 3 for n = 1, 4 for n = 2."""
-    if isinstance(form, Several) and form.conditions:
-        return dict(zip(form.conditions, form.items, strict=True))
+    conditions, if each has another: of 3 for n = 1, 4 for n = 2."""
+    if isinstance(form, Several) and len({*form.conditions}) == len(form.items):
+        return dict(zip(form.conditions, form.items, strict=False))
     by_label: dict[str, Form] = {}
     for item in form.items if isinstance(form, Several) else ():
         label, value = (item.unit, item) if isinstance(item, Quantity) else ("", item)

@@ -51,7 +51,7 @@ class Ordered:
 @dataclass(frozen=True)
 class Several:
     """Values in any order: a set, solutions, parts of a union. either: with "or" between them.
-    conditions: of the values, if each has another."""
+    conditions: of the values that have one."""
 
     items: tuple["Form", ...]
     either: bool = field(default=False, compare=False)
@@ -149,9 +149,7 @@ def shape(sequence: list[Token]) -> Form:
     parts = list(filter(None, map(_trim, parts)))
     if len(parts) > 1:
         overlap = _overlap(parts) if marks == ["and"] else None
-        each = len(conditions) == len(set(conditions)) == len(parts)
-        own = conditions if each else ()
-        return overlap or Several(tuple(map(shape, parts)), either="or" in marks, conditions=own)
+        return overlap or Several(tuple(map(shape, parts)), "or" in marks, conditions)
     sequence = parts[0] if parts else sequence
     parts, _ = split(sequence, ("∪",))
     if len(parts) > 1:
