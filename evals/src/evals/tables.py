@@ -164,8 +164,7 @@ class _Layout:
         several = len({group.run for group in by_group if group is not None}) > 1
         for group, members in by_group.items():
             for name in members:
-                cells = [s.row(name) for s in scores]
-                yield from self._line(cells, name, "member", group, [name])
+                yield from self._line([s.row(name) for s in scores], name, "member", group, [name])
             if len(members) < 2:
                 continue
             summaries = [s.summary(members) for s in scores]

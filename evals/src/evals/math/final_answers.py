@@ -33,7 +33,8 @@ class Gold:
 
 _THOUSANDS = re.compile(
     r"(-?[£€¥₹]?\s*)(\d{1,3}(?:(?:,|,?\\[!,:;]\s*|\{,\}| )\d{3})+)"
-    r"((?:\.\d+)?(?:\s*\\\w+\s*\{[^{}\d\\]*\}|\s*\\?%|\s+(?!and\b|or\b)[A-Za-z]{2}[^,;]*)?)"
+    r"((?:\.\d+)?(?:\s*\\\w+\s*\{[^{}\d\\]*\}(?:\^\S+)?|\s*\\?%"
+    r"|\s+(?!and\b|or\b)(?:[A-Za-z]{2}|[ghmsACFJKLMNVW]\b)[^,;]*)?)"
 )
 """An amount with separated thousands, its sign, decimals and unit."""
 _CHOICE = re.compile(r"(?:\\(?:text|math|bold)\w*\s*\{\s*)?\(?\s*([A-J])\s*\)?\s*\}?")
