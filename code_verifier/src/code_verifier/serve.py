@@ -12,6 +12,7 @@ import re
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -95,23 +96,20 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(503, _BUSY)
         else:
             try:
-                status, content = self._run(int(text))
+                send, status, content = self._run(int(text))
             finally:
                 self.server.places.release()  # first: whoever has the answer may ask again
-            if status == 408:
-                self._refuse(status, content["detail"])
-            else:
-                self._answer(status, content)
+            send(status, content)
 
-    def _run(self, size: int) -> tuple[int, dict[str, Any]]:
+    def _run(self, size: int) -> tuple[Callable[[int, Any], None], int, Any]:
         try:
-            return 200, run_code(self.server.runner, self._read(size))
+            return self._answer, 200, run_code(self.server.runner, self._read(size))
         except TimeoutError:
-            return 408, {"detail": f"no whole request of {size} bytes came in time"}
+            return self._refuse, 408, f"no whole request of {size} bytes came in time"
         except SandboxUnavailable as error:
-            return 200, _response("SandboxError", str(error))
+            return self._answer, 200, _response("SandboxError", str(error))
         except CodeVerifierError as error:
-            return 400, {"detail": str(error)}
+            return self._answer, 400, {"detail": str(error)}
 
     def _read(self, size: int) -> bytes:
         """A body of `size` bytes; it may take the time-out and one second a MiB."""

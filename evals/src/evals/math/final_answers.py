@@ -106,8 +106,7 @@ _JOINED = re.compile(
     r"|in base|to(?!\W*\d\W*(?:decimal|significant))|(?:for(?: all)?|if|when)"
     r"(?=\W[^\n]{1,80}?(?:\$|\\\))[a-z ]*(?:[,;]|\b(?:and|or)\b)))|&|[–-]))\s*(?=\$|\\\()"
 )
-"""What joins two formulas to one answer: a separator, or words, $3$ to $5$. A condition does if
-another value may follow it."""
+"""What joins two formulas to one answer: $3$ to $5$. A condition does if a value may follow it."""
 _AFTER = re.compile(
     r"\s*(?:(?P<words>(?:\((?!and\b))?[A-Za-z])|[/_^!*+=<>\[\\-])(?:[^.,;:\n$]|\.(?=\S))*"
 )

@@ -119,8 +119,7 @@ _MARK = re.compile(
     r"|\[/?[A-Za-z_@]{2}\w*@?\]"  # [/INST], [UNUSED_TOKEN_3]
     r"|([^\w\s])\1+\w[\w ]*[^\w\s]{2,}"  # |||EMAIL|||, >>TITLE<<
 )
-HALF = re.compile(r"[\ud800-\udfff]")
-"""Half a character, as JSON may hold; no tokenizer takes it."""
+HALF = re.compile(r"[\ud800-\udfff]")  # half a character, as JSON may hold: it has no tokens
 
 
 class ControlTokens:
