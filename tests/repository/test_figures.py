@@ -62,7 +62,6 @@ HEADS = ("arm", "difference", "students")
 """What the head of a table of arms begins with."""
 OTHERS = (*HEADS, "steps", "predicted", "teachers", "trained on")
 """Its columns that are not measured."""
-PLACE = re.compile(r"LAB\([^)]*\)")
 """A figure of the lab that is still to be put in."""
 
 
@@ -205,7 +204,7 @@ def rows_of_arms(text: str) -> Iterator[tuple[str, list[str]]]:
         else:
             named = re.findall(r"`([^`]+)`", row[0])
             of_runs = (c for title, c in zip(head, row, strict=True) if title not in OTHERS)
-            cells = [PLACE.sub("", cell).replace("−", "-") for cell in of_runs]
+            cells = [cell.replace("−", "-") for cell in of_runs]
             yield named[0] if named else row[0], cells
 
 
@@ -245,22 +244,33 @@ def test_a_wrong_figure_is_found() -> None:
         check(alone._replace(prose=by_command.format(40)))
 
 
+def last_thirds(results: Path) -> dict[str, dict[int, float]]:
+    """Return points over the base by arm and seed, of kept runs."""
+    gains: dict[str, dict[int, float]] = {}
+    for row in read_kept(results):
+        of_steps = [np.mean([*members.values()]) for _, members in row.gains]
+        of_steps = of_steps[len(of_steps) - -(-len(of_steps) // 3) :]
+        gains.setdefault(row.arm, {})[row.seed] = 100 * float(np.mean(of_steps))
+    return gains
+
+
 @pytest.mark.parametrize(
-    "plan", [lab.LAB, *(ROOT / "studies" / n / "plan.yaml" for n in ("narrow", "ease"))], ids=str
+    "plan",
+    [lab.LAB, *(ROOT / "studies" / n / "plan.yaml" for n in ("narrow", "ease", "evolve"))],
+    ids=str,
 )
 def test_a_table_has_students_intervals_of_the_kept_gains(plan: Path) -> None:
     """By other code: means of the last third of the evaluations, paired by seed."""
     quantiles = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
-    gains: dict[str, dict[int, float]] = {}
-    for row in read_kept(plan.parent / "results"):
-        of_steps = [np.mean([*members.values()]) for _, members in row.gains]
-        of_steps = of_steps[len(of_steps) - -(-len(of_steps) // 3) :]
-        gains.setdefault(row.arm, {})[row.seed] = 100 * float(np.mean(of_steps))
-    pairs = yaml.safe_load(plan.read_text())["contrasts"]
+    gains, of_lab = (last_thirds(folder.parent / "results") for folder in (plan, lab.LAB))
+    content = yaml.safe_load(plan.read_text())
+    pairs = [(f"{a} − {b}", gains.get(a, {}), gains.get(b, {})) for a, b in content["contrasts"]]
+    if content["name"] == "evolve":
+        pairs += [(f"{a} − lab's slow regret", gains[a], of_lab["slow regret"]) for a in gains]
     of_rows = {arm: [*of.values()] for arm, of in gains.items()}
-    for a, b in pairs:
-        both = sorted(gains.get(a, {}).keys() & gains.get(b, {}).keys())
-        of_rows |= {f"{a} − {b}": [gains[a][s] - gains[b][s] for s in both]} if both else {}
+    for name, one, other in pairs:
+        both = sorted(one.keys() & other.keys())
+        of_rows |= {name: [one[seed] - other[seed] for seed in both]} if both else {}
     printed = {row[0]: row[1:3] for row in lab.table_rows(plan)}
     assert printed.keys() == of_rows.keys()
     for name, values in of_rows.items():
@@ -272,16 +282,6 @@ def test_a_table_has_students_intervals_of_the_kept_gains(plan: Path) -> None:
             half = quantiles[len(values)] * float(np.std(values, ddof=1)) / len(values) ** 0.5
             expected += [expected[0] - half, expected[0] + half]
         assert found == pytest.approx(expected, abs=0.051), name
-
-
-def test_a_place_for_a_figure_of_the_lab_is_of_its_arms() -> None:
-    plan = yaml.safe_load(lab.LAB.read_text())
-    known = {*plan["arms"], *(f"{a} − {b}" for a, b in plan["contrasts"])}
-    for section in SECTIONS:
-        for place in PLACE.findall(section.text):
-            name, _, column = place[4:-1].partition("; ")
-            assert name in known, f"{section.page.name}: {place}"
-            assert column in ("", "weakest student", "traps"), place
 
 
 RECORDS = [record for section in SECTIONS for record in made_by(section.text)]
