@@ -176,6 +176,11 @@ def test_a_limit_that_is_too_small_is_named_in_one_line(what: str) -> None:
     assert ":;" not in done.stderr
 
 
+def test_a_python_that_lacks_memory_may_say_only_that_it_failed() -> None:
+    words = "it ended: SystemError: error return without exception set"
+    assert process.remedy(words) == "free or allow more memory: ulimit -v unlimited"
+
+
 FEW_FILES = (8, 12, 17, 19, 20, 24, 28)
 
 
