@@ -29,7 +29,7 @@ DOCTOR = "type `code-verifier doctor`"
 _REMEDIES = {
     r"shared (object|librar)|encodings|No module named": "this Python does not find its own files: "
     "set LD_LIBRARY_PATH and PYTHONHOME as where it runs (`module load`)",
-    r"(?i)memory|map segment|SystemError": "free or allow more memory: ulimit -v unlimited",
+    r"(?i)memory|map segment|without exception": "free or allow more memory: ulimit -v unlimited",
     r"temporarily unavailable": "allow more processes: ulimit -u 256, or --pids-limit 256 of the "
     "container",
     r"Too many open files": "allow more open files: ulimit -n 1024",
