@@ -52,9 +52,9 @@ _ANSWER_S, _ROOM_S = 5.0, 10.0
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_DEDUP_LOGS_SKIP_REGEX": "^(A worker died|The node with node id|Raylet is terminated)",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "^(A worker died|The node with|Raylet is |.*raylet.*RpcError)",
 }
-"""Ray's message about a death, a kilobyte, is hidden; the workers' output is shown."""
+"""Ray's messages about a death, a kilobyte, are hidden; the workers' output is shown."""
 _CAUSE = timedelta(seconds=10)
 """Time to wait for the error of the worker that failed first, after others lost it."""
 
