@@ -41,16 +41,19 @@ STEPS = {
 }  # fmt: skip
 """The module of each step, and its limit in seconds on a GPU; a CPU gets ten times as many."""
 LEAST_S, LOG_BYTES, TAIL = 20.0, 4 << 20, 12
+_STOP = {signal.SIGTERM}
 
 
 def start(step: str, setting: Setting, limit: float) -> int | None:
     """Do a step in a process group of its own; return its exit code, None past the limit."""
     words = [sys.executable, str(Path(__file__).resolve()), *setting.options, "--step", step]
     with (setting.out / f"{step}.log").open("a") as log:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOP)  # until it is known which process to end
         process = subprocess.Popen(
             words, stdout=log, stderr=log, env=setting.environment(), start_new_session=True
         )
         try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP)
             return process.wait(limit)
         except subprocess.TimeoutExpired:
             return None
@@ -102,6 +105,7 @@ def main() -> None:
     device = a.device or ("cpu" if a.tiny else "cuda")
     setting = Setting(a.engine, a.dtype, device, a.tiny, a.out.resolve(), a.work.resolve())
     if a.step:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP)
         getattr(import_module(STEPS[a.step][0]), a.step)(setting)
         return
     for folder in (setting.out, setting.work):
