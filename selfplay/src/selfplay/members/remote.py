@@ -50,8 +50,8 @@ from selfplay.terminal import quiet_libraries
 _ANSWER_S, _ROOM_S = 5.0, 10.0
 """Seconds to wait for an answer of the cluster's head, and for enough free workers."""
 _ENVIRONMENT = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    **dict.fromkeys(("RAY_USAGE_STATS_ENABLED", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"), "0"),
+    "RAY_raylet_start_wait_time_s": "60",  # a busy machine takes longer than Ray's half a minute
     "RAY_DEDUP_LOGS_SKIP_REGEX": "^(A worker died|The node with|Raylet is |.*raylet.*RpcError)",
 }
 """Ray's messages about a death, a kilobyte, are hidden; the workers' output is shown."""
@@ -344,12 +344,11 @@ def ray_session(address: str | None, cpus: int) -> Iterator[Any]:
             "several workers need Ray, which is not installed; type: "
             f"{pip_install('ray')}, or leave out --workers and --ray"
         ) from error
-    local = {"address": "local", "num_cpus": cpus, "include_dashboard": False}
-    options = {"address": address} if address else local
+    local: dict[str, Any] = {} if address else {"num_cpus": cpus, "include_dashboard": False}
     if address not in (None, "auto"):
         _check_answers(address)
     try:
-        context = ray.init(**options, logging_level=logging.CRITICAL)
+        context = ray.init(address or "local", **local, logging_level=logging.CRITICAL)
     except Exception as error:  # Ray raises a bare one for a node that does not start in time
         where = f"the Ray cluster at {address}" if address else "Ray on this machine"
         raise SelfplayError(
