@@ -43,6 +43,7 @@ def test_the_notebook_runs(whole):
     place = book.cells[1]
     assert 'RUN = "runs/demo"' in place.source
     place.source = place.source.replace('"runs/demo"', repr(str(whole)))
-    NotebookClient(book, resources={"metadata": {"path": str(ROOT)}}).execute()
+    folder = {"metadata": {"path": str(ROOT)}}
+    NotebookClient(book, resources=folder, startup_timeout=600, iopub_timeout=600).execute()
     shown = [output for cell in book.cells for output in cell.get("outputs", ())]
     assert sum("text/html" in output.get("data", {}) for output in shown) >= 4
