@@ -28,7 +28,7 @@ NEEDS = {"test_export.py": "peft", "test_frames.py": "nbclient", "test_nano_benc
 collect_ignore = [file for file, package in NEEDS.items() if not find_spec(package)]
 
 SMALL = (
-    *("seed=1", "steps=4", "sandbox.workers=1"),
+    *("seed=1", "steps=4", "sandbox.workers=1", "sandbox.wall_s=60"),
     *("rollout.kinds=[code_o]", "rollout.proposals=2", "rollout.num_generations=3"),
     "rollout.seed_tasks=4",
     *("rollout.max_proposal_length=28", "rollout.max_completion_length=8"),

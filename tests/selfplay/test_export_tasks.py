@@ -5,7 +5,7 @@ import shutil
 import pytest
 from json_lines import write_rows
 
-from code_verifier import Proposal, Sandbox, compute_score, trl_reward
+from code_verifier import Limits, Proposal, Sandbox, compute_score, trl_reward
 from code_verifier import read_rows as read_lines
 from evals import Data, Grading, Sample, load_benchmark
 from evals.recipes import plain
@@ -72,7 +72,7 @@ def test_azr_seeds_of_calls_and_of_functions_are_two_files(written, tmp_path):
     assert set(function) == {"snippet", "inputs", "outputs", "message", "imports"}
     assert said.count("1 tasks: ") == 2
     assert said.endswith("1 of other kinds left out\n")
-    with Sandbox(workers=1) as sandbox:
+    with Sandbox(workers=1, limits=Limits(wall_s=60)) as sandbox:
         read = [sandbox.validate(Proposal.from_row(row)).task for row in (call, function)]
     assert read[0].output == CALL["output"]
     assert list(read[1].outputs) == PAIRS["outputs"]
@@ -111,7 +111,7 @@ def test_trl_rewards_right_answers_to_the_prompts(written):
     assert CALL["output"] not in rows[0]["prompt"][0]["content"]
     assert CALL["input"] not in rows[1]["prompt"][0]["content"]
     columns = {name: [row[name] for row in rows] for name in rows[0]}
-    with Sandbox(workers=1) as sandbox:
+    with Sandbox(workers=1, limits=Limits(wall_s=60)) as sandbox:
         reward = trl_reward(sandbox)
         right = [[{"role": "assistant", "content": text}] for text in replies(columns["id"])]
         assert reward(right, **columns) == [1.0, 1.0, 1.0]

@@ -9,7 +9,7 @@ import torch
 from json_lines import write_rows
 from mortal import changes_until_death
 
-from code_verifier import Sandbox, Task
+from code_verifier import Limits, Sandbox, Task
 from lora_evo import load_adapter
 from selfplay import load_preset, training
 from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
@@ -43,7 +43,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def judge():
-    with Sandbox(workers=1) as sandbox:
+    with Sandbox(workers=1, limits=Limits(wall_s=60)) as sandbox:
         yield sandbox
 
 

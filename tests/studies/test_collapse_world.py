@@ -26,7 +26,7 @@ from studies.collapse.niches import (
     trap_program,
 )
 
-from code_verifier import Proposal, Sandbox, Task, read_rows
+from code_verifier import Limits, Proposal, Sandbox, Task, read_rows
 from selfplay import template_named
 
 COLLAPSE = Path(niches.__file__).parent
@@ -34,7 +34,7 @@ COLLAPSE = Path(niches.__file__).parent
 
 @pytest.fixture(scope="module")
 def sandbox():
-    with Sandbox() as opened:
+    with Sandbox(limits=Limits(wall_s=60)) as opened:
         yield opened
 
 

@@ -43,7 +43,7 @@ def test_programs_parse_and_have_distinct_inputs(level):
 def test_labels_are_what_the_plain_program_returns(labelled):
     chosen = labelled[:: max(1, len(labelled) // 40)]
     pairs = [(row.program.text, run.input, run.output) for row in chosen for run in row.runs[:2]]
-    with Sandbox(workers=1) as plain:
+    with Sandbox(workers=1, limits=Limits(wall_s=20)) as plain:
         verdicts = list(plain.run_many((program, given) for program, given, _ in pairs))
         assert plain.run(*pairs[0][:2]).output == pairs[0][2]
     assert [v.status for v in verdicts] == ["ok"] * len(pairs)
