@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from full_disk import no_file_above
 
 import selfplay
 from forked import start
@@ -153,13 +153,9 @@ def test_a_full_disk_loses_nothing(runs, brief, tmp_path, monkeypatch):
     refused(command(*resume(home)), *said, code=1)
 
     # While the learner's tensors are written: a real limit on the size of files.
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     size = (home / "checkpoints" / "step-1" / "learner" / "s1.safetensors").stat().st_size
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1000, hard))
-    try:
+    with no_file_above(size - 1000):
         result = command(*resume(home))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     refused(result, "File too large", f"({home}/checkpoints/step-", GO_ON, code=1)
 
     assert command(*resume(home)).exit_code == 0
