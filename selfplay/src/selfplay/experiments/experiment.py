@@ -36,7 +36,7 @@ PLAN = "plan.yaml"
 POLL_S = 0.5
 """Seconds between two checks of the runs."""
 PATIENCE_S = 20.0
-"""Seconds to wait for a process of an earlier call to stop."""
+"""Seconds to wait for a process to stop."""
 _SELFPLAY = (
     "import ctypes, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     "ctypes.CDLL(None).prctl(1, signal.SIGINT); from selfplay.cli import main; main()"
@@ -240,7 +240,8 @@ def _make(run: PlannedRun, stop: threading.Event) -> str:
         while process.poll() is None:
             if stop.wait(POLL_S):
                 process.send_signal(signal.SIGINT)
-                process.wait()
+                with suppress(subprocess.TimeoutExpired):  # a callback may have swallowed it
+                    process.wait(PATIENCE_S)
     preset.unlink(missing_ok=True)
     if process.returncode == 0 and run.is_finished:
         log.unlink()
