@@ -356,6 +356,22 @@ def test_a_server_that_complains_without_end_goes_on(monkeypatch: pytest.MonkeyP
         assert runner.run("print(1)", "", cpu_s=10.0).output == b"1\n"
 
 
+def test_an_interrupted_start_spoils_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the server has said by then what it has to say first."""
+
+    def interrupted(self: process.Process, *event: Any, wait: Any = process.Process._wait) -> None:
+        wait(self, *event)
+        raise KeyboardInterrupt
+
+    with Sandbox(1) as sandbox:
+        with monkeypatch.context() as patch:
+            patch.setattr(process.Process, "_wait", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                sandbox.layers()
+        verdicts = [sandbox.run("def f(x):\n    return x", str(n)) for n in range(3)]
+    assert [verdict.output for verdict in verdicts] == ["0", "1", "2"]
+
+
 REACH = """
 import os
 def seen():

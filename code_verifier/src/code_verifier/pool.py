@@ -109,7 +109,7 @@ class Pool:
             try:
                 if process.pid is None:
                     self._start(process)
-                    self._inspect(process)
+                self._inspect(process)
                 yield process
             except ProcessLost:
                 if self._closed:
@@ -161,7 +161,7 @@ class Pool:
         with self._lock:
             self._lent[profile] -= 1
             self._returned.notify_all()
-            keep = process.pid is not None and not self._closed
+            keep = bool(process.pid and process.layers) and not self._closed  # it has started
             if keep:
                 self._idle.append((profile, process))
             else:
