@@ -10,7 +10,10 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from fcntl import ioctl
 from pathlib import Path
+from termios import FIONREAD
+from typing import Any
 
 import pytest
 from meanwhile import executing_fails
@@ -25,6 +28,7 @@ from code_verifier import (
     Verdict,
     ordered_map,
 )
+from code_verifier.process import Process
 
 IDENTITY = "def f(x):\n    return x"
 SPIN = "def f(x):\n    while True: pass"
@@ -122,7 +126,31 @@ def test_a_program_survives_its_server(one: Sandbox, threads: ThreadPoolExecutor
         os.kill(server, signal.SIGKILL)
     assert future.result(timeout=PATIENCE_S).output == str(N * (N - 1) // 2)
     assert eventually(lambda: not alive(child)), "the child outlived its server"
-    assert not set(servers) & set(one.pids())
+    assert eventually(lambda: not set(servers) & set(one.pids()))
+
+
+def test_what_a_killed_child_left_of_its_program_is_no_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The child is killed when it has read a part of a program, and its caller is slow."""
+
+    def write(self: Process, body: bytes, deadline: float, whole: Any = Process._write) -> None:
+        if self._profile.kind == "strict":
+            monkeypatch.undo()
+            whole(self, body[: 1 << 17], deadline)
+            assert eventually(lambda: ioctl(self._in, FIONREAD, bytes(4)) == bytes(4))
+            (child,) = below([self.pid])
+            os.kill(child, signal.SIGKILL)
+            assert eventually(lambda: not stat(child))  # its server has waited for it
+            body = body[1 << 17 :]
+        whole(self, body, deadline)
+
+    program = f"{IDENTITY}\nTEXT = {'y' * (1 << 18)!r}"
+    with Sandbox(workers=1, limits=Limits(3600.0, 3600.0, program_chars=1 << 20)) as sandbox:
+        assert sandbox.run(IDENTITY, "0").ok
+        monkeypatch.setattr(Process, "_write", write)
+        for text in "123":
+            assert sandbox.run(program, text).output == text
 
 
 def test_killed_servers_give_no_grade(one: Sandbox, threads: ThreadPoolExecutor) -> None:
@@ -135,7 +163,8 @@ def test_killed_servers_give_no_grade(one: Sandbox, threads: ThreadPoolExecutor)
             time.sleep(0.05)
             if busy(one.pids()):
                 for pid in one.pids():
-                    os.kill(pid, signal.SIGKILL)
+                    with suppress(ProcessLookupError):  # it was about to end
+                        os.kill(pid, signal.SIGKILL)
         found = future.result()
         assert (found.score, found.status, found.judged) == (0.0, "sandbox_error", False)
         assert (found.passed, found.total) == (None, None)

@@ -143,14 +143,14 @@ class Server:
         status, reason, size = self._watch(order, pid, end, result, room)
         if status:
             walls.kill_session(pid)
+        has_read = os.getpgid(pid) == pid
         _, how, usage = os.wait4(pid, 0)
         wall_ms = (_now() - started) * 1000.0
-        if end >= 0:
-            os.close(end)
-        if kind == wire.SCRIPT:
-            os.close(result)
-        if how and select.select((0,), (), (), 0)[0]:
-            os._exit(1)  # the task was not read, or the caller is gone
+        for file in (end, result):
+            if file >= 0:
+                os.close(file)
+        if how and not has_read:
+            os._exit(1)  # what is left of the task, or still to come, would be taken for an order
         spent = usage.ru_utime + usage.ru_stime
         number = int.from_bytes(room[:8], "little") & 0xFFFFFFFF
         if how or status:
@@ -174,10 +174,11 @@ class Server:
         """Read the task, go behind the walls, and run it."""
         kind = order["kind"]
         try:
-            walls.leave_session(self.pid)
+            walls.die_with(self.pid)
             task = wire.receive()
             if not task:
                 os._exit(1)
+            os.setsid()  # which tells the server that the task was read
             if kind == wire.SCRIPT:
                 os.dup2(source, 0)
                 os.dup2(sink, 1)

@@ -170,9 +170,8 @@ def kill_session(pid: int) -> None:
         _try(os.kill, pid, signal.SIGKILL)
 
 
-def leave_session(parent: int) -> None:
-    """Give this child a session of its own, and have the kernel kill it when its parent ends."""
-    os.setsid()
+def die_with(parent: int) -> None:
+    """Have the kernel kill this child when its parent ends."""
     libc.prctl(*_DEATH)
     if os.getppid() != parent:
         os._exit(1)
