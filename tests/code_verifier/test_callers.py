@@ -94,13 +94,16 @@ def test_a_fork_in_use_gets_servers_of_its_own(tmp_path: Path, forks: int) -> No
 
 FORK_AT_THE_FIRST_START = """
 import tempfile
-found, looked = tempfile._get_default_tempdir, []
+looked = []
 
-def noted(*arguments):
-    looked.append(threading.current_thread())
-    return found(*arguments)
+def noted(function):
+    def work(*arguments):
+        looked.append(threading.current_thread())
+        return function(*arguments)
+    return work
 
-tempfile._get_default_tempdir = noted
+tempfile._get_default_tempdir = noted(tempfile._get_default_tempdir)
+tempfile._RandomNameSequence = noted(tempfile._RandomNameSequence)
 sandbox = Sandbox(workers=2, limits=Limits(60, 60))
 first = threading.Thread(target=sandbox.run, args=(SQUARE, "2"))
 first.start()
@@ -109,15 +112,13 @@ if pid == 0:
     os._exit(0 if sandbox.run(SQUARE, "9").output == "81" else 1)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 first.join()
-assert looked == [threading.main_thread()], looked
+assert {*looked} == {threading.main_thread()}, looked
 sandbox.close()
 print("done")
 """
 
 
-def test_a_fork_when_no_thread_looks_for_the_folder_of_temporary_files(
-    tmp_path: Path,
-) -> None:
+def test_a_fork_when_no_thread_prepares_temporary_files(tmp_path: Path) -> None:
     runs(FORK_AT_THE_FIRST_START, tmp_path, "-Wignore::DeprecationWarning")
 
 

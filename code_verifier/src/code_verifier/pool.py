@@ -44,9 +44,9 @@ class Pool:
         self._most = most
         self._closed = False
         with suppress(OSError):
-            # Found here, and not by a thread: `tempfile` holds a lock for as long as it looks, and
-            # a process that is forked then would wait for it for good.
-            tempfile.gettempdir()
+            # Here, and not first in a thread: `tempfile` holds a lock while it looks for its folder
+            # and makes its source of names, and a fork at that time would wait for it for good.
+            tempfile.mktemp()  # a name that is not used
         self._reset()
         _pools.add(self)
 
