@@ -2,6 +2,7 @@
 
 import codecs
 import gzip
+import io
 import json
 import os
 import signal
@@ -21,7 +22,7 @@ from meanwhile import executing_fails
 from programs import python
 from stopping import stops_and_gives_back
 
-from code_verifier import Limits, cores, parallel
+from code_verifier import Limits, cores, parallel, user_files
 from code_verifier.cli import _Commands, main
 from code_verifier.metrics import MEANINGS
 from code_verifier.pool import Pool
@@ -359,6 +360,17 @@ assert sorted(path.name for path in home.iterdir()) == ["ballast", "out"]
 """
     write(tmp_path / "rows", *[{"program": GOOD["program"]}] * 300)
     on_full_disk(tmp_path / "disk", 16, program)
+
+
+def test_a_row_that_an_interrupt_finds_written_stays(tmp_path: Path) -> None:
+    class Interrupted(io.FileIO):
+        def write(self, data: Any) -> int:
+            super().write(data)
+            raise KeyboardInterrupt
+
+    with Interrupted(tmp_path / "out", "w") as file, pytest.raises(KeyboardInterrupt):
+        user_files._write(file, {"id": 1}, tmp_path / "out")  # type: ignore[arg-type]
+    assert (tmp_path / "out").read_text() == '{"id": 1}\n'
 
 
 def test_signals_stop_a_command_and_are_given_back() -> None:

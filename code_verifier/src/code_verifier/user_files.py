@@ -210,15 +210,15 @@ def check_output(path: Path, sources: Iterable[Path] = ()) -> None:
 
 
 def _write(file: BinaryIO, row: Row, path: Path) -> None:
-    data = memoryview((json.dumps(row) + "\n").encode())
+    data, sent = (json.dumps(row) + "\n").encode(), 0
     end = file.tell() if file.seekable() else None
     try:
-        while data:
-            data = data[file.write(data) or 0 :]
+        while sent < len(data):
+            sent += file.write(data[sent:]) or 0
         file.flush()
     except BaseException as error:
         with suppress(OSError):
-            if end is not None:  # a full disk: no part of a row stays
+            if end is not None and file.tell() < end + len(data):  # no part of a row stays
                 file.seek(end)
                 file.truncate()
         if isinstance(error, OSError):
