@@ -60,13 +60,14 @@ class Tasksets:
         """Return the grade of a reply: the sum of the weighted rewards, divided by the taskset's
         `MAX_REWARD` if it has one. Status `sandbox_error` if a reward raises, takes too long, or is
         no finite number. May be called in several threads."""
-        process = self._free.get()
+        process, kept = self._free.get(), None
         try:
             if process is None or process.poll() is not None:
                 process = self._open()
-            answer = process.ask({"key": task.output, "reply": reply, "wall_s": self._wall_s})
+            row = {"key": task.output, "reply": reply, "wall_s": self._wall_s}
+            answer, kept = process.ask(row), process
         finally:
-            self._free.put(process)
+            self._free.put(kept)  # none after Ctrl-C: its answer would be taken for the next
         if "error" in answer:
             return Grade(0.0, answer["error"], status=Status.SANDBOX_ERROR)
         return Grade(answer["score"], answer["reason"])
@@ -109,8 +110,7 @@ class _Process(subprocess.Popen[bytes]):
             self.stdin.write(json.dumps(row).encode() + b"\n")
             self.stdin.flush()
             if line := self.stdout.readline():
-                answer: dict[str, Any] = json.loads(line)
-                return answer
+                return dict(json.loads(line))
         self.close()
         if time.monotonic() - began >= wall_s:
             return {"error": f"its rewards took more than {wall_s:g} s"}
