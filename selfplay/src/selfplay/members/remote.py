@@ -152,7 +152,7 @@ class WorkerPool:
     def text(self) -> str:
         """Number, kind and machines of the workers."""
         hosts, count = Counter(host for host, _ in self.places), len(self.actors)
-        where = ", ".join(f"{number} on {host}" for host, number in hosts.items())
+        where = ", ".join(f"{number} on {host}" for host, number in sorted(hosts.items()))
         return f"{count} worker{'s' * (count > 1)}, one a {self._kind}: {where}"
 
     def everywhere(self, method: str, *arguments: Any) -> list[Any]:
