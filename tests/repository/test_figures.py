@@ -20,7 +20,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import takewhile
+from itertools import product, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -256,7 +256,7 @@ def last_thirds(results: Path) -> dict[str, dict[int, float]]:
 
 @pytest.mark.parametrize(
     "plan",
-    [lab.LAB, *(ROOT / "studies" / n / "plan.yaml" for n in ("narrow", "ease", "evolve"))],
+    [lab.LAB, *(ROOT / "studies" / n / "plan.yaml" for n in ("narrow", "ease", "evolve", "gate"))],
     ids=str,
 )
 def test_a_table_has_students_intervals_of_the_kept_gains(plan: Path) -> None:
@@ -265,8 +265,10 @@ def test_a_table_has_students_intervals_of_the_kept_gains(plan: Path) -> None:
     gains, of_lab = (last_thirds(folder.parent / "results") for folder in (plan, lab.LAB))
     content = yaml.safe_load(plan.read_text())
     pairs = [(f"{a} − {b}", gains.get(a, {}), gains.get(b, {})) for a, b in content["contrasts"]]
-    if content["name"] == "evolve":
-        pairs += [(f"{a} − lab's slow regret", gains[a], of_lab["slow regret"]) for a in gains]
+    across = {"evolve": ["slow regret"], "gate": [*of_lab]}.get(content["name"], [])
+    for a, b in product(gains, across):
+        if content["name"] == "evolve" or a.startswith(f"{b} leak"):
+            pairs.append((f"{a} − lab's {b}", gains[a], of_lab[b]))
     of_rows = {arm: [*of.values()] for arm, of in gains.items()}
     for name, one, other in pairs:
         both = sorted(one.keys() & other.keys())

@@ -17,7 +17,7 @@ from selfplay.files.record import read_run
 from selfplay.reports.progress import Progress
 
 WORLDS = ["studies/lab/kept.yaml", "studies/narrow/plan.yaml"]
-PLANS = [*WORLDS, "studies/ease/plan.yaml", "studies/evolve/plan.yaml"]
+PLANS = [*WORLDS, "studies/ease/plan.yaml", "studies/evolve/plan.yaml", "studies/gate/plan.yaml"]
 """Plans whose finished runs lie in the folder `results` beside them."""
 
 LEAKS = ("half", "tenth")
