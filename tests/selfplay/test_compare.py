@@ -150,6 +150,15 @@ def test_runs_on_other_held_out_tasks_have_no_difference_of_gains(home, tmp_path
     assert GAIN in compared.numbers()["arms"]["other"]
 
 
+def test_held_out_files_of_one_name_with_other_tasks_are_other_tasks(home, tmp_path, config):
+    runs = [write_trial(tmp_path / name, config, gain=0.3) for name in ("a", "b", "older")]
+    for run, first_digits in zip(runs, ("1b", "2c"), strict=False):
+        write_rows(run / "resources.jsonl", [{"step": 1}, {"step": 2, "held_out": first_digits}])
+    lines, older = compare(runs[:2]).lines(), compare([runs[0], runs[2]])
+    assert "b and a differ in eval.held_out's tasks: no gains are compared" in lines
+    assert GAIN in older.numbers()["differences"]["older − a"]
+
+
 def test_what_a_run_wrote_until_a_step_is_what_it_wrote_by_then(tmp_path):
     run = read_run(make_run(tmp_path / "run", steps=12))
     assert {task.step for task in run.tasks()} == set(range(1, 13))

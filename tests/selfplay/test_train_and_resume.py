@@ -98,7 +98,10 @@ def test_ctrl_c_then_kill_then_resume_end_in_the_same_bytes(runs, brief, tmp_pat
     assert command(*resume(home)).exit_code == 0
     assert runs.outcome(home) == runs.outcome(brief)
     assert not list(home.rglob("*.tmp"))
-    assert [r["step"] for r in runs.rows(home / "resources.jsonl")] == [1, 2, 3, 4]
+    resources = runs.rows(home / "resources.jsonl")
+    state = json.loads((home / "checkpoints" / "step-4" / "state.json").read_text())
+    of_each = [(step, state["held_out"][:12]) for step in (1, 2, 3, 4)]
+    assert [(row["step"], row["held_out"]) for row in resources] == of_each
 
 
 def test_two_trainings_in_threads_end_as_each_does_alone(runs, brief, tmp_path):

@@ -6,7 +6,6 @@ the lengths of the row files; and in `hashes.json` the SHA-256 of each file. It 
 temporary name and renamed. A resume takes the newest undamaged checkpoint.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -83,7 +82,7 @@ def save_checkpoint(run: Run) -> None:
         lengths={name: files.size(run.directory / name) for name in files.ROW_FILES},
         rates=run.rates,
         kept=run.kept,
-        held_out=_hash_held_out(run),
+        held_out=run.held_out_hash,
     )
     with appearing(target) as draft:
         (draft / _LEARNER).mkdir(parents=True)
@@ -98,11 +97,6 @@ def save_checkpoint(run: Run) -> None:
         (draft / _HASHES).write_text(json.dumps(_hashes(draft), indent=1))
         shutil.rmtree(target, ignore_errors=True)
     _drop_oldest(run)
-
-
-def _hash_held_out(run: Run) -> str:
-    rows = [task.to_row() for tasks in run.guard.values() for task in tasks]
-    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
 def _adapters(directory: Path) -> list[Path]:
@@ -210,7 +204,7 @@ def restore(run: Run, checkpoint: Checkpoint) -> None:
     Newer checkpoints, which are damaged, are removed. Raises RunDirectoryError if the held-out
     tasks are others.
     """
-    if checkpoint.held_out not in ("", _hash_held_out(run)):
+    if checkpoint.held_out not in ("", run.held_out_hash):
         raise RunDirectoryError(
             "the held-out tasks, of eval.held_out or a taskset, are not those on which the run was "
             "measured before; put them back, or start another run"

@@ -1,10 +1,12 @@
 """An open run: its configuration, members and progress, and a user's extensions of it."""
 
+import hashlib
+import json
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +119,12 @@ class Run:
     def __repr__(self) -> str:
         place, members = f"step {self.step} of {self.config.steps}", self.population.members
         return f"Run({str(self.directory)!r}, {place}, members {' '.join(members)})"
+
+    @cached_property
+    def held_out_hash(self) -> str:
+        """SHA-256 of `guard`."""
+        rows = [task.to_row() for tasks in self.guard.values() for task in tasks]
+        return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
     @property
     def template(self) -> Template:

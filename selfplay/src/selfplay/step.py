@@ -243,7 +243,8 @@ def record_step(
     seconds = run.progress.seconds()
     row = metrics_row(run, solved, samples, stats, births, new_structures, seconds)
     append_rows(run.directory / METRICS, [row])
-    append_rows(run.directory / RESOURCES, [ResourceRow(step, memory_mb(), code_version())])
+    resources = ResourceRow(step, memory_mb(), code_version(), run.held_out_hash[:12])
+    append_rows(run.directory / RESOURCES, [resources])
     run.step = step
     if is_saved := step % config.save_every == 0 or step == config.steps:
         save_checkpoint(run)

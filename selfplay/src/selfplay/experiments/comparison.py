@@ -165,7 +165,7 @@ def _asked_apart(first: Runs, second: Runs) -> str:
     """Return the setting by which two arms were asked differently on held-out tasks; '' if none."""
     for seed in sorted(first.keys() & second.keys()):
         a, b = (runs[seed].asked for runs in (first, second))
-        if keys := [key for key in a if key.startswith("eval.") and a[key] != b.get(key)]:
+        if keys := [key for key in a if key.startswith("eval.") and key in b and a[key] != b[key]]:
             return keys[0]
     return ""
 
@@ -246,9 +246,9 @@ def _with_kept(comparison: Comparison, rows: Sequence[KeptRun]) -> Comparison:
     arms: dict[str, dict[int, Run]] = {}
     for row in rows:
         for key, value in question.items():
-            if row.asked.get(key) != value:
+            if (kept := row.asked.get(key, value)) != value:
                 raise RunDirectoryError(
-                    f"{key} is {value} here and {row.asked.get(key)} in the kept run {row.arm!r}: "
+                    f"{key} is {value} here and {kept} in the kept run {row.arm!r}: "
                     "their gains are not comparable"
                 )
         base = bases.get(row.seed, row.base)

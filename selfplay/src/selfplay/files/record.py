@@ -42,6 +42,7 @@ class RunRecord:
     - evals: measurements against the frozen base.
     - changes: settings that a resume found changed.
     - codes: commits, or versions, of the code that made the steps, sorted.
+    - held_out: of their SHA-256, as in `ResourceRow`; "" if the rows have none.
     """
 
     directory: Path
@@ -50,6 +51,7 @@ class RunRecord:
     evals: tuple[EvalRow, ...] = ()
     changes: tuple[rows.ChangeRow, ...] = ()
     codes: tuple[str, ...] = ()
+    held_out: str = ""
 
     def __repr__(self) -> str:
         gain = held_out_gain(self)
@@ -103,6 +105,7 @@ class RunRecord:
         settings = self.config.get("eval", {})
         keys = ("held_out", "tasks", "samples", "temperature")
         names = {f"eval.{key}": settings.get(key) for key in keys}
+        names |= {"eval.held_out's tasks": self.held_out} if self.held_out else {}
         return {"base": self.config.get("base"), "template": self.config.get("template"), **names}
 
     def tasks(self) -> Iterator[TaskRow]:
@@ -134,8 +137,7 @@ class RunRecord:
 
     def latest_evals(self) -> list[EvalRow]:
         """Return the rows of the last evaluation."""
-        last = max((row.step for row in self.evals), default=0)
-        return [row for row in self.evals if row.step == last]
+        return [row for row in self.evals if row.step == self.evals[-1].step]
 
     def solvers(self) -> list[EvalRow]:
         """Return the evaluations on held-out tasks, without the base's."""
@@ -249,6 +251,7 @@ def read_run(directory: str | os.PathLike[str]) -> RunRecord:
         evals=tuple(read_rows(home / EVALS, EvalRow)),
         changes=tuple(read_rows(home / CHANGES, rows.ChangeRow)),
         codes=tuple(sorted({row.code for row in resources.values()} - {""})),
+        held_out=max((row.held_out for row in resources.values()), default=""),
     )
 
 

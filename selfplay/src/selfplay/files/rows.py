@@ -274,6 +274,8 @@ class ResourceRow(Struct, frozen=True, omit_defaults=True):
     """Largest resident memory of the process so far."""
     code: str = ""
     """Commit, or version, of the code that made the step."""
+    held_out: str = ""
+    """First 12 digits of the SHA-256 of the held-out tasks."""
 
 
 class RateRow(Struct, frozen=True, kw_only=True):
