@@ -69,8 +69,7 @@ class Comparison:
     @property
     def kept(self) -> list[KeptRun]:
         """The runs that are kept rows."""
-        runs = (run for of in self.arms.values() for run in of.values())
-        return [run for run in runs if isinstance(run, KeptRun)]
+        return [run for of in self.arms.values() for run in of.values() if isinstance(run, KeptRun)]
 
     def records(self) -> list[tuple[str, int, RunRecord]]:
         """Return arm, seed and record of the other runs."""

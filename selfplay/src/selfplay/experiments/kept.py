@@ -6,7 +6,7 @@ each evaluation, and the curves that its plan names.
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 from msgspec import Struct, structs
@@ -17,7 +17,6 @@ from selfplay.files.record import RunRecord
 from selfplay.files.rows import read_rows
 from selfplay.reports.findings import unjudged
 
-T = TypeVar("T")
 Curve: TypeAlias = Callable[[RunRecord], Mapping[int, float]]
 """Returns a share of a run, from 0 to 1, by step."""
 DIGITS = 5
@@ -51,9 +50,9 @@ class KeptRun(Struct, frozen=True, kw_only=True):
 
     def until(self, step: int) -> "KeptRun":
         """Return the run as it was after a step."""
-        curves = {name: _until(step, curve) for name, curve in self.curves.items()}
-        last, gains = min(step, self.last), _until(step, self.gains)
-        return structs.replace(self, last=last, gains=gains, curves=curves)
+        curves = {n: tuple(p for p in of if p[0] <= step) for n, of in self.curves.items()}
+        gains = tuple(of_members for of_members in self.gains if of_members[0] <= step)
+        return structs.replace(self, last=min(step, self.last), gains=gains, curves=curves)
 
     def held_out_gains(self) -> dict[int, dict[str, Floats]]:
         """Return by step and member [1] gains, each the mean over the tasks."""
@@ -116,7 +115,3 @@ def read_kept(place: Path) -> list[KeptRun]:
                 "in which each arm has one run of a seed"
             )
     return rows
-
-
-def _until(step: int, points: tuple[tuple[int, T], ...]) -> tuple[tuple[int, T], ...]:
-    return tuple((at, value) for at, value in points if at <= step)
