@@ -9,7 +9,7 @@ from typing import Any
 import altair as alt
 
 from selfplay.files.intervals import mean_and_error
-from selfplay.files.record import Life, Points, RunRecord, downsample, smooth
+from selfplay.files.record import Points, RunRecord, downsample, smooth
 from selfplay.files.rows import BASE, START, BirthRow
 from selfplay.tasks.held_out import HELD_OUT
 
@@ -233,10 +233,9 @@ def skill(run: RunRecord) -> dict[str, dict[int, float]]:
     return skills | {f.name: {0: start.get(f.role, 0.0)} | skills[f.name] for f in founders}
 
 
-def _lineage_rows(
-    run: RunRecord, lives: Mapping[str, Life], skills: Mapping[str, Mapping[int, float]]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+def _lineage_rows(run: RunRecord) -> tuple[list[dict[str, Any]], ...]:
     """Return the rows of the lineage: pieces of lives by skill, names, and lines from parents."""
+    lives, skills = {life.name: life for life in run.lives()}, skill(run)
     bars, names, joints = [], [], []
     for name, life in lives.items():
         died = run.last if life.died is None else life.died
@@ -262,10 +261,9 @@ def _lineage_rows(
 
 def lineage(run: RunRecord) -> alt.LayerChart | None:
     """Return the lives of a run's members as bars coloured by skill, parents joined to children."""
-    lives, skills = {life.name: life for life in run.lives()}, skill(run)
-    if not lives:
+    bars, names, joints = _lineage_rows(run)
+    if not bars:
         return None
-    bars, names, joints = _lineage_rows(run, lives, skills)
     scale = alt.Scale(domain=[0, run.last])
     axis = _whole(*range(run.last + 1)) if run.last <= FEW else WHOLE_STEPS
     ends = ("born", "step", "died")
