@@ -461,13 +461,11 @@ class Config:
 def is_free(key: str) -> bool:
     """Return whether a setting, by its dotted key, is `FREE` or in a section that is."""
     section: Any = Config
-    for name in key.split("."):
+    for name in key.split(".")[:2]:  # deeper ones are a taskset's own
         setting: Any = {setting.name: setting for setting in fields(section)}[name]
         if "free" in setting.metadata:
             return True
         section = setting.default_factory
-        if section is dict:
-            break
     return False
 
 
