@@ -1,7 +1,8 @@
 """The rows of a step: one of metrics, and one of every proposal."""
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from statistics import fmean
 from typing import Any
@@ -46,8 +47,8 @@ def task_row(p: Proposed, step: int) -> rows.TaskRow:
         base_solve_rate=p.base_solve_rate if p.base_judged else None,
         reward=finite(p.reward),
         advantage=finite(p.advantage),
-        attempts=_attempt_rows(p.attempts),
-        base_attempts=_attempt_rows(p.base_attempts),
+        attempts=tuple(_attempt_rows(p.attempts)),
+        base_attempts=tuple(_attempt_rows(p.base_attempts)),
         **optional,
     )
 
@@ -140,20 +141,17 @@ def frac_reward_zero_std(samples: Sequence[TrainingSample]) -> float:
     return mean([float(max(r) - min(r) <= ZERO_STD * max(map(abs, r))) for r in several]) or 0.0
 
 
-def _attempt_rows(attempts: Sequence[Attempt]) -> tuple[rows.AttemptRow, ...]:
-    """Return a row for each group of equal answers that earned the same."""
+def _attempt_rows(attempts: Sequence[Attempt]) -> Iterator[rows.AttemptRow]:
+    """Yield a row for each group of equal answers that earned the same."""
     groups: dict[tuple[Any, ...], list[Attempt]] = defaultdict(list)
     for a in attempts:
         earned = finite(a.reward), finite(a.advantage)
         groups[a.answer, None if a.infra_error else a.score, *earned].append(a)
-    attempt_rows = []
     for (answer, score, reward, advantage), group in groups.items():
         text = group[0].text
         thought = text if answer is None else text[: text.rfind(answer)]
         solved = UNSET if group[0].solved_from == 1.0 else group[0].solved
-        row = thought, answer, score, len(group), reward, advantage, solved
-        attempt_rows.append(rows.AttemptRow(*row))
-    return tuple(attempt_rows)
+        yield rows.AttemptRow(thought, answer, score, len(group), reward, advantage, solved)
 
 
 def _member_row(
@@ -187,10 +185,8 @@ def _ratings(run: Run) -> dict[str, tuple[float, float]]:
 
 
 def _histogram(rates: Sequence[float]) -> tuple[int, int, int, int, int, int]:
-    bins = [0] * 6
-    for rate in rates:
-        inner = 1 + sum(rate > edge for edge in (0.25, 0.5, 0.75))
-        bins[0 if rate == 0.0 else -1 if rate == 1.0 else inner] += 1
+    edges = (0.0, 0.25, 0.5, 0.75, 1.0)
+    bins = Counter(bisect_left(edges, rate) + (rate == 1.0) for rate in rates)
     return (bins[0], bins[1], bins[2], bins[3], bins[4], bins[5])
 
 
