@@ -54,9 +54,8 @@ def evaluate_members(run: Run, step: int, born: Collection[str] = ()) -> list[Ev
     # A family: programs that differ in numbers alone; without a program, one task.
     programs = [re.sub(r"\d+", "#", task.program) or task.id for task in run.held_out]
     families = list(map(list(dict.fromkeys(programs)).index, programs))
-    solving_of: dict[str, SolvingRow] = {}
-    for m, of_member in attempts_of.items() if kinds else ():
-        solving_of[m] = solving_row(kinds, of_member, base, start, families)
+    measured = attempts_of.items() if kinds else ()
+    solving_of = {m: solving_row(kinds, of, base, start, families) for m, of in measured}
     if BASE in solving_of:
         solving_of[BASE] = structs.replace(solving_of[BASE], families=tuple(families))
     return [
@@ -147,9 +146,8 @@ def teaching_rows(run: Run, members: Sequence[str | None], after: int = 0) -> li
     of = after + len(drafts) * (1 + e.attempts)
     for p in run.validate(run.sample(drafts, of, after)):
         if p.task is not None:
-            number = int(p.id.rpartition("-")[2])
             for i in range(e.attempts):
-                seed = run.seed("yardstick", p.kind, number, i)
+                seed = run.seed("yardstick", p.kind, p.number % e.proposals, i)
                 p.attempts.append(Attempt(None, p.task, seed, r.temperature))
     attempts = [a for p in drafts for a in p.attempts]
     run.attempt(attempts, of, of - len(attempts))
