@@ -219,9 +219,9 @@ def _header(config: Config, directory: Path, step: int) -> str:
     )
 
 
-def _eval_lines(measured: Sequence[EvalRow]) -> list[str]:
-    """Return the results of an evaluation, on held-out tasks and of the teachers' tasks."""
-    solving, teaching, lines = [], [], []
+def _eval_lines(measured: Sequence[EvalRow]) -> Iterator[str]:
+    """Yield the results of an evaluation, on held-out tasks and of the teachers' tasks."""
+    solving, teaching = [], []
     rates = [m.rate for m in measured if m.rate]
     over_start = any(isinstance(rate.over_start, float) for rate in rates)
     for m in measured:
@@ -237,10 +237,9 @@ def _eval_lines(measured: Sequence[EvalRow]) -> list[str]:
             teaching.append(f"{name} ({notes})" if notes else name)
     if rates:
         base = _percent(rates[0].base_solve_rate)
-        lines.append(f"  held-out tasks: {', '.join(solving)}; frozen base {base}")
+        yield f"  held-out tasks: {', '.join(solving)}; frozen base {base}"
     if teaching:
-        lines.append(f"  teachers' tasks solved by the frozen base: {', '.join(teaching)}")
-    return lines
+        yield f"  teachers' tasks solved by the frozen base: {', '.join(teaching)}"
 
 
 def _percent(value: float | None) -> str:
