@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from code_verifier import (
@@ -64,12 +65,9 @@ def validate(proposed: Iterable[Proposed], sandbox: Sandbox, prompts: Prompts) -
 
 def program_metrics(written: Proposal | Task) -> Metrics | None:
     """Return the measures of a program; None if there is none, or it cannot be parsed."""
-    if not written.program:
-        return None
-    try:
-        return measure(written.program)
-    except CodeVerifierError:
-        return None
+    with suppress(CodeVerifierError):
+        return measure(written.program) if written.program else None
+    return None
 
 
 def open_tasksets(config: Config) -> Tasksets:
