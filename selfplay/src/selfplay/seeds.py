@@ -205,11 +205,11 @@ def _let_write(
     """
     r, batch = run.config.rollout, 0
     writer = None if run.config.warm_start is None else run.population.members[0]
-    contents = {content(task) for task in tasks}
-    while len(tasks) < r.seed_tasks:
-        if batch >= 4 and len(tasks) < LEAST * BATCH * batch:
+    different = {content(task): task for task in tasks}
+    while len(different) < r.seed_tasks:
+        if batch >= 4 and len(different) < LEAST * BATCH * batch:
             raise SelfplayError(
-                f"after {batch * BATCH} proposals of {run.config.base} there are {len(tasks)} "
+                f"after {batch * BATCH} proposals of {run.config.base} there are {len(different)} "
                 f"different valid tasks of {' and '.join(k.name for k in kinds)}, expected "
                 f"rollout.seed_tasks={r.seed_tasks}; start from an adapter of `selfplay "
                 "sft` (warm_start), or give seeds: --set rollout.self_seed=false --set "
@@ -219,7 +219,7 @@ def _let_write(
         for i in range(BATCH):
             kind = kinds[i % len(kinds)]
             name = f"seed-{kind.name}-{batch}-{i}"
-            candidates = [task for task in (*pool, *tasks) if task.kind in kind.shows]
+            candidates = [task for task in (*pool, *different.values()) if task.kind in kind.shows]
             rng = stream(run.seed(name, "references"))
             references = draw_from(candidates, kind.references(r.num_references), rng)
             seed = run.seed(name, "propose")
@@ -227,11 +227,10 @@ def _let_write(
         written = run.validate(run.sample(drafts))
         run.leave_out(written)
         for p in written:
-            if p.task is not None and content(p.task) not in contents:
-                contents.add(content(p.task))
-                tasks.append(p.task)
+            if p.task is not None:
+                different.setdefault(content(p.task), p.task)
         batch += 1
-    return tasks[: r.seed_tasks]
+    return list(different.values())[: r.seed_tasks]
 
 
 def write_seeds(path: Path, seeds: Iterable[Task]) -> None:
