@@ -98,7 +98,6 @@ def _keep(run: Run, name: str, parent: Adapter) -> Lineage | None:
     home = Path(run.directory, "members", name.partition("@")[0])
     record, ancestor = read_lineage(home), run.directory / "ancestors" / name
     if not ancestor.exists():
-        ancestor.parent.mkdir(exist_ok=True)
         with naming(name):
             save_adapter(parent, ancestor, lineage=record)
     return record
