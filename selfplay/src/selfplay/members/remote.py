@@ -50,7 +50,8 @@ from selfplay.terminal import quiet_libraries
 _ANSWER_S, _ROOM_S = 5.0, 10.0
 """Seconds to wait for an answer of the cluster's head, and for enough free workers."""
 _ENVIRONMENT = {
-    **dict.fromkeys(("RAY_USAGE_STATS_ENABLED", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"), "0"),
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_raylet_start_wait_time_s": "60",  # a busy machine takes longer than Ray's half a minute
     "RAY_DEDUP_LOGS_SKIP_REGEX": "^(A worker died|The node with|Raylet is |.*raylet.*RpcError)",
 }
