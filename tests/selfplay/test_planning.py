@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from types import SimpleNamespace
 
 import pytest
@@ -26,6 +27,8 @@ from selfplay import match, new_run, propose, seed_tasks, solve, training_sample
 from selfplay.config import LearnerConfig, load_preset
 from selfplay.errors import ConfigError
 from selfplay.learning.batch import TrainingSample
+from selfplay.machine import cost
+from selfplay.machine import plan as plans
 from selfplay.machine.architecture import read_architecture
 from selfplay.machine.cost import USUAL, measured_hours, planned_hours
 from selfplay.machine.devices import CARDS, GIB, Machine, gpu, set_allocator, this_machine
@@ -42,8 +45,17 @@ from selfplay.settings import shipped
 from selfplay_command import command, refused, worked
 
 
-def planned(preset, machine, *assignments):
-    config = load_preset(preset, *assignments)
+@pytest.fixture(scope="module", autouse=True)
+def _each_shape_is_read_once():
+    once = cache(read_architecture)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plans, "read_architecture", once)
+        patch.setattr(cost, "read_architecture", once)
+        yield
+
+
+def planned(preset, machine):
+    config = load_preset(preset)
     return make_plan(config, read_architecture(config.base), machine)
 
 
@@ -76,22 +88,14 @@ def test_parts_of_a_learner_are_what_it_holds():
     assert plan.checkpoint == 4 * sum(t.numel() for t in tensors if t.dim())
 
 
-def test_a_step_has_the_rows_of_the_configuration():
-    step = workload(load_preset("7b-4t4s"))
-    assert (step.proposals.count, step.attempts.count, step.members) == (192, 1536, 8)
-    assert (step.proposals.limit, step.attempts.limit) == (4096, 4096)
-    single = workload(load_preset("7b-azr"))
-    assert (single.proposals.count, single.members) == (192, 1)
-
-
 @pytest.mark.parametrize(
     ("assignments", "given"),
     [
-        (("teachers=2", "students=3"), False),
+        pytest.param(("teachers=2", "students=3"), False, marks=pytest.mark.slow),
         (("teachers=2", "students=3", "reward.teacher=regret"), False),
         (("mode=azr",), False),
         (("students=3",), True),
-        (("mode=azr",), True),
+        pytest.param(("mode=azr",), True, marks=pytest.mark.slow),
     ],
 )
 def test_a_step_samples_and_learns_from_the_planned_rows(runs, tmp_path, assignments, given):
@@ -261,7 +265,8 @@ def test_train_refuses_what_does_not_fit_even_if_the_estimate_is_too_large(
     refuse_what_cannot_fit(load_preset("nano"))
     tiny = replace(machine, memory=0.2 * GIB)
     monkeypatch.setattr("selfplay.machine.plan.this_machine", lambda device, threads: tiny)
-    arguments = runs.arguments(tmp_path / "run", "steps=1", "rollout.proposals=1")
+    small = ("steps=1", "rollout.proposals=1", "eval.eval_every=0")
+    arguments = runs.arguments(tmp_path / "run", *small)
     refused(command(*arguments), "nano needs", "does not fit near (0.2 GiB)", "--force")
     assert not (tmp_path / "run").exists()
     worked(*arguments, "--force")
@@ -292,11 +297,11 @@ def test_the_arithmetic_of_an_update_is_what_is_counted_in_one(monkeypatch, chec
     learner, _ = open_learner(config)
     prompt, completion = tuple(range(40)), tuple(range(20))
     rollout = Rollout("s0", prompt, completion, (-6.0,) * 20, "stop")
-    samples = [TrainingSample("s0", rollout, (-1.0) ** i, task_id=str(i)) for i in range(8)]
+    samples = [TrainingSample("s0", rollout, (-1.0) ** i, task_id=str(i)) for i in range(2)]
     with FlopCounterMode(display=False) as counter:
         learner.update(samples)
     plan, none = plan_run(config, "H100"), Rows(1, prompt=0, longest_prompt=1, limit=0)
-    step = Workload(none, Rows(8, prompt=40, longest_prompt=40, limit=40, samples=8), 1)
+    step = Workload(none, Rows(2, prompt=40, longest_prompt=40, limit=40, samples=2), 1)
     planned = planned_hours(config, replace(plan, step=step))["learning"]
     counted = counter.get_total_flops()
     assert 0.9 < counted / (planned * 3600 / config.steps) < 1.3
