@@ -3,7 +3,6 @@
 import json
 
 import peft
-import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -12,22 +11,16 @@ from selfplay_command import command, refused, worked
 PROMPT = "<|solve_o|>def f(a):\n    return a + 2<|input|>3<|think|>"
 
 
-@pytest.fixture(scope="module")
-def run(runs, tmp_path_factory):
-    settings = ("steps=1", "learner.learning_rate=0.05", "eval.eval_every=1")
-    return runs.train(tmp_path_factory.mktemp("export") / "run", *settings)
-
-
 def logits(model, tokenizer):
     with torch.no_grad():
         return model.eval()(**tokenizer(PROMPT, return_tensors="pt")).logits
 
 
-def test_adapter_and_merged_model_load_by_their_path_and_agree(run, tmp_path):
+def test_adapter_and_merged_model_load_by_their_path_and_agree(whole, tmp_path):
     base, adapter, merged = (tmp_path / name for name in ("base", "adapter", "merged"))
     worked("nano", "export", "--out", base)
-    worked("export", run, "s0", "--out", adapter)
-    worked("export", run, "s0", "--out", merged, "--merge")
+    worked("export", whole, "s0", "--out", adapter)
+    worked("export", whole, "s0", "--out", merged, "--merge")
     tokenizer = AutoTokenizer.from_pretrained(base)
     plain = logits(AutoModelForCausalLM.from_pretrained(base), tokenizer)
     with_adapter = logits(peft.AutoPeftModelForCausalLM.from_pretrained(adapter), tokenizer)
@@ -38,28 +31,28 @@ def test_adapter_and_merged_model_load_by_their_path_and_agree(run, tmp_path):
     assert not torch.allclose(plain, whole, atol=1e-2)
 
 
-def test_the_adapter_names_the_installed_base(run, tmp_path):
-    worked("export", run, "s0", "--out", tmp_path / "s0")
-    named = json.loads((tmp_path / "s0" / "adapter_config.json").read_text())
+def test_the_adapter_names_the_installed_base(whole, tmp_path):
+    worked("export", whole, "s1", "--out", tmp_path / "s1")
+    named = json.loads((tmp_path / "s1" / "adapter_config.json").read_text())
     AutoModelForCausalLM.from_pretrained(named["base_model_name_or_path"])
-    card = (tmp_path / "s0" / "README.md").read_text()
+    card = (tmp_path / "s1" / "README.md").read_text()
     assert "library_name: peft" in card
     assert "Made by `founder`" in card
     assert "| share of held-out tasks solved |" in card
-    assert (tmp_path / "s0" / "lineage.json").exists()
+    assert (tmp_path / "s1" / "lineage.json").exists()
 
 
-def test_an_adapter_names_the_base_that_it_is_told(run, tmp_path):
-    worked("export", run, "s0", "--out", tmp_path / "named", "--base-name", "of/mine")
+def test_an_adapter_names_the_base_that_it_is_told(whole, tmp_path):
+    worked("export", whole, "s0", "--out", tmp_path / "named", "--base-name", "of/mine")
     config = json.loads((tmp_path / "named" / "adapter_config.json").read_text())
     assert config["base_model_name_or_path"] == "of/mine"
     twice = ("--merge", "--base-name", "of/mine")
-    refused(command("export", run, "s0", "--out", tmp_path / "m", *twice), "leave out --merge")
+    refused(command("export", whole, "s0", "--out", tmp_path / "m", *twice), "leave out --merge")
 
 
-def test_what_is_not_there_or_in_the_way_is_named(run, tmp_path):
-    refused(command("export", run, "s9", "--out", tmp_path / "s9"), "no member 's9'", "s0, s1")
+def test_what_is_not_there_or_in_the_way_is_named(whole, tmp_path):
+    refused(command("export", whole, "s9", "--out", tmp_path / "s9"), "no member 's9'", "s0, s1")
     (tmp_path / "taken").mkdir()
-    assert "exists" in command("export", run, "s0", "--out", tmp_path / "taken").output
+    assert "exists" in command("export", whole, "s0", "--out", tmp_path / "taken").output
     assert "exists" in command("nano", "export", "--out", tmp_path / "taken").output
     assert [p.name for p in tmp_path.iterdir()] == ["taken"]

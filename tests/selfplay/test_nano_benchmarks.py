@@ -71,8 +71,7 @@ def test_data_of_the_users_own_is_refused() -> None:
 
 
 def test_sets_whose_answers_are_executed_try_the_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in nano_benchmarks.DESCRIPTIONS:
-        nano_benchmarks.load(name, Data()).try_sandbox()
+    nano_benchmarks.load("nano_code_f", Data()).try_sandbox()
     executing_fails(monkeypatch)
     nano_benchmarks.load("nano_code_o", Data()).try_sandbox()  # values are only compared
     for name in ("nano_code_i", "nano_code_f", "nano_long"):

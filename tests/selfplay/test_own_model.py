@@ -86,7 +86,8 @@ def test_adapters_go_on_the_linear_layers_that_there_are(own):
 def test_train_takes_a_folder_as_it_is(own, tmp_path):
     run = tmp_path / "run"
     sizes = ("proposals=1", "num_generations=2", "max_proposal_length=8", "max_completion_length=8")
-    small = [f"rollout.{size}" for size in sizes] + ["eval.eval_every=0", "threads=1"]
+    small = [f"rollout.{size}" for size in sizes] + ["rollout.kinds=[code_o]"]
+    small += ["eval.eval_every=0", "evolution.evolve_every=0", "threads=1"]
     words = ["train", "--base", str(own(chat=CHAT)), "--steps", "1", "--out", str(run)]
     done = command(*words, *(w for s in small for w in ("--set", s)))
     assert done.exit_code == 0, done.output

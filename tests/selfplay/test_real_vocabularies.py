@@ -13,7 +13,8 @@ from selfplay.training import resume
 from selfplay_command import train_until
 
 SHAPES = [
-    ("qwen3", 152064, False),  # Qwen2.5 and Qwen3 from 7B on
+    # Qwen2.5 and Qwen3 from 7B on
+    pytest.param("qwen3", 152064, False, marks=pytest.mark.slow),
     ("llama", 128256, True),  # Llama 3.2
 ]
 SETTINGS = (
