@@ -25,7 +25,7 @@ from selfplay.sampling.texts import NOT_SAMPLED, Attempt, Proposed
 from selfplay.tasks import azr
 from selfplay.tasks.held_out import DATA
 from selfplay.tasks.template import AZR, NANO, ControlTokens, template_named
-from selfplay.training import new_run, train
+from selfplay.training import train
 from selfplay_command import command, refused
 
 ECHO = "def f(a):\n    return a + [1]"
@@ -91,33 +91,32 @@ def test_what_the_context_leaves_is_the_bound_where_nothing_is_set(runs, tokeniz
     )
 
 
-def test_a_bound_that_nothing_fits_is_refused(runs, tmp_path):
-    config = runs.config("rollout.max_prompt_length=5")
-    line = r"not even the shortest task fits into a prompt: .* at most 5 fit"
-    with pytest.raises(ConfigError, match=line):
-        train(config, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_valid_task_that_is_too_long_is_refused_by_name(runs, tmp_path):
-    config = runs.config("rollout.max_prompt_length=80", "eval.eval_every=0")
-    with new_run(config, tmp_path / "run") as run:
-        proposals = [Proposal("code_o", ECHO, str(list(range(count)))) for count in (3, 200)]
-        written = [draft("code_o", (), proposal, i) for i, proposal in enumerate(proposals)]
-        short, long = validate(written, run.sandbox, run.population.prompts)
+def test_a_valid_task_that_is_too_long_is_refused_by_name(runs, tokenizer):
+    config = runs.config("rollout.max_prompt_length=80")
+    prompts = Prompts(config, NANO, tokenizer, None)
+    proposals = [Proposal("code_o", ECHO, str(list(range(count)))) for count in (3, 200)]
+    written = [draft("code_o", (), proposal, i) for i, proposal in enumerate(proposals)]
+    with open_sandbox(config) as sandbox:
+        short, long = validate(written, sandbox, prompts)
     assert (short.status, short.metrics is None) == ("ok", False)
     assert (long.status, long.task, long.metrics) == ("too_long", None, None)
     assert "a prompt that shows it has" in long.reason
 
 
-def test_a_held_out_task_that_is_too_long_ends_the_run_before_it_begins(runs, tmp_path):
-    rows = [
-        {"kind": t.kind, "program": t.program, "input": t.input, "output": t.output}
-        for t in (listing(3), listing(200))
-    ]
+@pytest.mark.parametrize(
+    ("limit", "line"),
+    [
+        (80, r"eval.held_out: tasks.jsonl/2: a prompt that"),
+        (5, r"not even the shortest task fits into a prompt: .* at most 5 fit"),
+    ],
+)
+def test_what_cannot_fit_into_a_prompt_ends_the_run_before_it_begins(runs, tmp_path, limit, line):
+    rows = [listing(count).to_row() for count in (3, 200)]
+    for row in rows:
+        del row["id"]
     held_out = write_rows(tmp_path / "tasks.jsonl", rows)
-    settings = ("rollout.max_prompt_length=80", f"eval.held_out=[{held_out}]")
-    with pytest.raises(ConfigError, match=r"eval.held_out: tasks.jsonl/2: a prompt that"):
+    settings = (f"rollout.max_prompt_length={limit}", f"eval.held_out=[{held_out}]")
+    with pytest.raises(ConfigError, match=line):
         train(runs.config(*settings), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
