@@ -119,9 +119,11 @@ def test_resume_needs_a_checkpoint_and_a_configuration(tmp_path):
         ("", "config.yaml is not a mapping"),
         ("a: [", "config.yaml as YAML"),
         ("stepz: 3", "did you mean steps?"),
+        ("chat_date: null", "config.yaml: unknown key chat_date; "),
     ):
         (tmp_path / "config.yaml").write_text(text)
         refused(command("resume", tmp_path), words)
+    refused(command("resume", tmp_path), "start another")
     assert (tmp_path / "metrics.jsonl").read_text() == "{}\n"
 
 

@@ -7,8 +7,7 @@ import pytest
 import yaml
 
 from selfplay.config import Config, config_text, load_preset, read_config
-from selfplay.errors import ConfigError, RunDirectoryError
-from selfplay.files.layout import CONFIG, create, open_config
+from selfplay.errors import ConfigError
 from selfplay.machine.plan import workload
 from selfplay.members.population import open_learner
 from selfplay.settings import extend_preset, preset_text, read_preset, shipped
@@ -188,13 +187,3 @@ def test_the_learner_takes_temperature_and_length_of_the_samples(runs):
     learner, _ = open_learner(runs.config("rollout.temperature=0.7"))
     assert learner.scorer.output.temperature == 0.7
     assert learner.rollout.max_completion_length == 8
-
-
-def test_a_run_with_a_setting_that_is_none_is_refused_in_one_line(tmp_path):
-    create(tmp_path / "run", load_preset("nano"))
-    with (tmp_path / "run" / CONFIG).open("a") as file:
-        file.write("chat_date: null\n")
-    with pytest.raises(
-        RunDirectoryError, match=r"config.yaml: unknown key chat_date; .* start anot"
-    ):
-        open_config(tmp_path / "run")
