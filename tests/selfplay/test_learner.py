@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 import safetensors.torch
 import torch
-from probabilities import logprobs
 
 from learners import CONFIG, close, equal, gradients, learner, samples, weights, with_text
 from lora_evo.model import Rollout
@@ -15,59 +14,43 @@ from selfplay.learning.learner import Learner, MemberState, TrainingSample
 
 
 @pytest.mark.parametrize("loss_type", ["grpo", "dapo", "bnpo", "dr_grpo"])
-def test_gradients_equal_a_plain_loss_in_peft_for_each_member(tiny, loss_type):
+@pytest.mark.parametrize("entropy_coef", [0.0, 0.3])
+def test_loss_and_gradients_equal_a_plain_loss_in_peft_for_each_member(
+    tiny, loss_type, entropy_coef
+):
+    """The bonus is the mean over tokens for every loss. With it, cut completions are masked."""
+    masked, changes = entropy_coef > 0, {"loss_type": loss_type, "entropy_coef": entropy_coef}
     sampling = {"rollout": RolloutConfig(temperature=0.7, max_completion_length=50)}
-    one = learner(tiny, more=sampling, loss_type=loss_type)
+    one = learner(tiny, more=sampling, mask_truncated_completions=masked, **changes)
     batch = samples(tiny, of=one)
     twin = tiny.peft_twin(tiny.qwen(), one.adapters)
     found, stats = gradients(one, batch)
     for member in one.members:
         mine = [s for s in batch if s.member == member]
+        kept = [s for s in mine if not masked or s.rollout.finish_reason == "stop"]
         twin.set_adapter(member)
-        loss = 0.0
-        for s in mine:
-            logps = logprobs(twin, s.rollout.prompt_ids, s.rollout.completion_ids, 0.7)
+        loss, entropies = 0.0, []
+        for s in kept:
+            prompt, completion = s.rollout.prompt_ids, s.rollout.completion_ids
+            logits = twin(torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1]
+            table = (logits / 0.7).log_softmax(-1)
+            entropies.append(-(table.exp() * table).sum(-1))
+            logps = table.gather(-1, torch.tensor(completion)[:, None])
+            ratios = (logps - logps.detach()).exp()
             if loss_type == "grpo":
-                loss = loss - s.advantage * logps.mean() / len(mine)
+                loss = loss - s.advantage * ratios.mean() / len(mine)
             elif loss_type in ("dapo", "bnpo"):
-                loss = loss - s.advantage * logps.sum() / sum(
-                    len(m.rollout.completion_ids) for m in mine
+                loss = loss - s.advantage * ratios.sum() / sum(
+                    len(m.rollout.completion_ids) for m in kept
                 )
             else:
-                loss = loss - s.advantage * logps.sum() / (50 * len(mine))
+                loss = loss - s.advantage * ratios.sum() / (50 * len(mine))
+        loss = loss - entropy_coef * torch.cat(entropies).mean()
         loss.backward()
         wanted = {k: tiny.peft_parameter(twin, member, k).grad for k in found[member]}
         close(wanted, found[member], atol=1e-5)
+        assert stats[member].loss == pytest.approx(loss.item(), rel=1e-4)
         assert stats[member].tokens == sum(len(s.rollout.completion_ids) for s in mine)
-
-
-@pytest.mark.parametrize(
-    "loss_type",
-    ["grpo", "dr_grpo", *(pytest.param(name, marks=pytest.mark.slow) for name in ("dapo", "bnpo"))],
-)
-def test_the_entropy_bonus_is_the_mean_over_tokens_for_every_loss(tiny, loss_type):
-    options = {"loss_type": loss_type, "mask_truncated_completions": True}
-    sampling = {"rollout": RolloutConfig(max_completion_length=50)}
-    one = learner(tiny, more=sampling, entropy_coef=0.3, **options)
-    plain = learner(tiny, more=sampling, **options)
-    batch = samples(tiny, of=one)
-    (found, stats), (without, others) = (gradients(m, batch) for m in (one, plain))
-    twin = tiny.peft_twin(tiny.qwen(), one.adapters)
-    for member in one.members:
-        twin.set_adapter(member)
-        entropies = []
-        for s in batch:
-            if s.member == member and s.rollout.finish_reason != "length":
-                ids = torch.tensor([s.rollout.prompt_ids + s.rollout.completion_ids])
-                table = twin(ids).logits[0, len(s.rollout.prompt_ids) - 1 : -1].log_softmax(-1)
-                entropies.append(-(table.exp() * table).sum(-1))
-        bonus = 0.3 * torch.cat(entropies).mean()
-        bonus.backward()
-        wanted = {
-            k: without[member][k] - tiny.peft_parameter(twin, member, k).grad for k in found[member]
-        }
-        close(wanted, found[member], rtol=1e-3, atol=1e-5)
-        assert stats[member].loss == pytest.approx(others[member].loss - bonus.item(), rel=1e-4)
 
 
 def test_one_token_that_the_sampler_hardly_knew_does_not_drown_the_divergence(tiny):

@@ -5,20 +5,8 @@ from selfplay.config import LearnerConfig
 from selfplay.learning.batch import token_weights
 from selfplay.learning.loss import importance_weights, token_losses
 
-MEMBERS = [0, 0, 1, 1, 1]
-LENGTHS = [2, 6, 4, 4, 1]
-TRUNCATED = [False, True, False, True, False]
 
-
-def weights(**options):
-    return token_weights(MEMBERS, LENGTHS, TRUNCATED, LearnerConfig(**options), 256)
-
-
-def test_masked_completions_weigh_nothing():
-    found = weights(loss_type="grpo", mask_truncated_completions=True)
-    assert found == pytest.approx([1 / 4, 0, 1 / 12, 0, 1 / 3])
-    found = weights(loss_type="dapo", mask_truncated_completions=True)
-    assert found == pytest.approx([1 / 2, 0, 1 / 5, 0, 1 / 5])
+def test_masked_completions_alone_weigh_nothing():
     options = LearnerConfig(mask_truncated_completions=True)
     assert token_weights([0, 0], [3, 0], [True, False], options, 256) == [0.0, 0.0]
 
