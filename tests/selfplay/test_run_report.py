@@ -23,14 +23,12 @@ from selfplay.reports.run_page import PLUS_MINUS, choose, report, summary
 from synthetic_run import HOSTILE, charts_in, make_run, without_the_library
 
 
-def page_of(tmp_path, run):
-    report(run, tmp_path / "page.html")
+def page_of(tmp_path, run, *, charts=False):
+    with pytest.MonkeyPatch.context() as patch:
+        if not charts:
+            patch.setattr(run_page, "report_charts", lambda run: {})
+        report(run, tmp_path / "page.html")
     return (tmp_path / "page.html").read_text(encoding="utf-8")
-
-
-@pytest.fixture
-def _no_charts(monkeypatch):
-    monkeypatch.setattr(run_page, "report_charts", lambda run: {})
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 7])
@@ -198,7 +196,6 @@ def test_every_line_that_a_legend_names_is_drawn_and_a_lone_measurement_is_marke
     assert {"middle": 37.5, "title": "tasks that the frozen base wrote"} in tasks
 
 
-@pytest.mark.usefixtures("_no_charts")
 def test_a_stranger_is_shown_what_this_is(whole_page, tmp_path):
     opening = whole_page.text.partition("Evaluation against")[0]
     for words in ("teachers (t0, t1, …) write", "students (s0, s1, …) solve", "a ± b is a number"):
@@ -215,7 +212,6 @@ def test_a_stranger_is_shown_what_this_is(whole_page, tmp_path):
     assert "rating" not in text
 
 
-@pytest.mark.usefixtures("_no_charts")
 def test_a_member_that_falls_is_named_with_both_rates(measured, tmp_path):
     assert warnings_of(read_run(measured)) == []  # a task of ten is chance
     rows = read_rows(measured / "eval.jsonl")
@@ -297,7 +293,7 @@ def test_hostile_texts_names_and_settings_are_shown_and_never_run(tmp_path):
         row["ratings"][bad] = [25.0, 8.0]
     write_rows(run / "metrics.jsonl", rows)
     (run / "config.yaml").write_text(yaml.safe_dump({"mode": bad, "base": bad, "steps": 4}))
-    text = page_of(tmp_path, run)
+    text = page_of(tmp_path, run, charts=True)
     page = Page(text)
     assert page.count("script") == 2  # charts, code
     assert HOSTILE not in text
@@ -322,7 +318,6 @@ def test_a_torn_last_line_is_dropped(tmp_path):
     assert found() == whole
 
 
-@pytest.mark.usefixtures("_no_charts")
 def test_damage_is_named_with_file_and_line(tmp_path):
     run = make_run(tmp_path / "damaged", steps=3)
     for file, line, expected in (
@@ -345,7 +340,7 @@ def test_sparse_runs_give_a_page(tmp_path):
     run.mkdir()
     (run / "config.yaml").write_text("unknown: 1\n")
     (run / "metrics.jsonl").write_text('{"step": 1, "complexity": null}\n{"step": 3}\n')
-    assert "No tasks were recorded" in Page(page_of(tmp_path, run)).text
+    assert "No tasks were recorded" in Page(page_of(tmp_path, run, charts=True)).text
     assert "2 steps" in summary(run)
 
 
@@ -359,7 +354,7 @@ def test_long_runs_and_long_texts_stay_small(tmp_path):
         for attempt in task.get("attempts", ()):
             attempt["thought"] = "'" * 50_000
     write_rows(run / "tasks.jsonl", shown)
-    text = page_of(tmp_path, run)
+    text = page_of(tmp_path, run, charts=True)
     assert len(without_the_library(text).encode()) < 2_500_000
     assert "more characters" in text
     for name, chart in charts_in(text).items():
@@ -378,7 +373,6 @@ def test_every_section_can_be_gone_to_and_a_task_be_followed(whole, whole_page):
     assert json.loads(axis["data-tokens"]) == tokens
 
 
-@pytest.mark.usefixtures("_no_charts")
 def test_the_gallery_shows_some_tasks_of_three_steps_and_each_reason(tmp_path):
     run = make_run(tmp_path / "demo")
     page = Page(page_of(tmp_path, run))
