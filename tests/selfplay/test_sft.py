@@ -22,7 +22,7 @@ from selfplay.tasks.template import AZR, template_named
 from selfplay_command import command, refused, worked
 
 SMALL = ("rollout.kinds=[code_o, code_i]", "sandbox.workers=1", "steps=4", "seed=0")
-FEW = {"batch_size": 4, "learning_rate": 5e-3, "held_out": 3}
+FEW = {"batch_size": 4, "learning_rate": 5e-3, "held_out": 2}
 
 
 def program(n):
@@ -36,7 +36,7 @@ def azr_row(n, **more):
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     return write_rows(
-        tmp_path_factory.mktemp("data") / "tasks.jsonl", [azr_row(n) for n in range(12)]
+        tmp_path_factory.mktemp("data") / "tasks.jsonl", [azr_row(n) for n in range(8)]
     )
 
 
@@ -220,7 +220,7 @@ def test_a_finished_one_is_left_alone(runs, data, finished, tmp_path):
         RunDirectoryError, match=r"warm was made with another learning_rate; choose"
     ):
         start(runs, data, out, learning_rate=0.125)
-    other = write_rows(tmp_path / data.name, [azr_row(n) for n in range(1, 13)])
+    other = write_rows(tmp_path / data.name, [azr_row(n) for n in range(1, 9)])
     with pytest.raises(RunDirectoryError, match=r"warm was made with another data_sha256; choose"):
         start(runs, other, out)
     with pytest.raises(RunDirectoryError, match=r"warm was made with another learner\.r; choose"):
@@ -247,7 +247,7 @@ def test_what_was_begun_is_not_resumed_with_other_settings(runs, data, tmp_path)
         start(runs, data, tmp_path / "warm", say=stop)
     with pytest.raises(RunDirectoryError, match="was begun with another steps"):
         start(runs, data, tmp_path / "warm", "steps=7")
-    other = write_rows(tmp_path / data.name, [azr_row(n) for n in range(1, 13)])
+    other = write_rows(tmp_path / data.name, [azr_row(n) for n in range(1, 9)])
     with pytest.raises(RunDirectoryError, match="was begun with another data_sha256"):
         start(runs, other, tmp_path / "warm")
 
@@ -339,7 +339,7 @@ def test_the_command_refuses_in_one_line(data, tmp_path):
     for flags, words in (
         (("--data", "nothing.jsonl"), "there is no file nothing.jsonl"),
         (("--set", "steps=3", "--data", data), "type --steps"),
-        (("--held-out", "99", "--data", data), "12 programs, 12 held out"),
+        (("--held-out", "99", "--data", data), "8 programs, 8 held out"),
     ):
         refused(command("sft", *flags, "--out", tmp_path / "w"), words)
 
