@@ -37,7 +37,7 @@ def test_a_file_of_tasks_serves_too(tmp_path):
     identity, pairs = {"program": "def f(a): return a"}, {"inputs": ["1"] * 2, "outputs": ["1"] * 2}
     rows = [
         {"id": "a", "kind": "code_o", "input": "1", "output": "1"} | identity,
-        {"kind": "code_f", "visible": 1, "level": 3} | identity | pairs,
+        {"id": "", "kind": "code_f", "visible": 1, "level": 3} | identity | pairs,
     ]
     path = write_rows(tmp_path / "mine.jsonl", rows)
     found = held_out_tasks((str(path),), 10)

@@ -4,6 +4,7 @@ import ast
 import sys
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -99,8 +100,9 @@ def tasks_of(source: str) -> list[tuple[Task, int]]:
     try:
         for number, row in read_rows(path):
             try:
-                task = Task.from_row({"id": f"{path.name}/{number}", **row}, complete=True)
-                tasks.append((task, int(row.get("level", 0))))
+                task = Task.from_row(row, complete=True)
+                named = task if task.id else replace(task, id=f"{path.name}/{number}")
+                tasks.append((named, int(row.get("level", 0))))
             except (ValueError, TypeError, OverflowError) as error:
                 raise ConfigError(f"{path}, line {number}: not a task: {error}") from error
     except CodeVerifierError as error:
