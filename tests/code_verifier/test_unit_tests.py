@@ -177,7 +177,7 @@ def defined(program: str) -> str:
     ],
 )
 def test_a_deceitful_program_fails(runner: ScriptRunner, program: str, row: dict[str, Any]) -> None:
-    found = run_tests(runner, defined(program), read_tests(row), 0.3)
+    found = run_tests(runner, defined(program), read_tests(row), 0.15)
     assert (found.score, found.judged) == (0.0, True)
 
 
@@ -268,6 +268,13 @@ def test_a_test_that_looks_at_more_than_data(runner: ScriptRunner, case: dict[st
     assert found.reason
 
 
+def programs(part: str) -> list[tuple[str, str]]:
+    """Each form of a test with each program that is for it."""
+    shared = CHECKS[part].items()
+    return [(form, text) for forms, texts in shared for form in forms.split() for text in texts]
+
+
+HONEST = dict(reversed(programs("honest")))
 DECEITS = [
     {"name": f"{name}: {form}", "form": form, "program": program}
     for name, program in CORPUS["deceits"].items()
@@ -306,7 +313,7 @@ def graded(runner: ScriptRunner, form: str, program: str, imports: str = IMPORTS
     check = f"def check(candidate):\n    for n in range(1, 4):\n        assert {condition}"
     program = CHECKS["eq"] + program if "Eq" in program else program
     return run_tests(
-        runner, program, read_tests({"entry_point": "f", "test": imports + check}), 3.0
+        runner, program, read_tests({"entry_point": "f", "test": imports + check}), 0.6
     )
 
 
@@ -315,12 +322,8 @@ def test_no_cheap_trick_passes_a_test_in_its_process(
     runner: ScriptRunner, cheat: dict[str, str]
 ) -> None:
     form = cheat["form"]
-    assert graded(runner, form, CHECKS["honest"][form][0], imports="").score == 1.0
+    assert graded(runner, form, HONEST[form], imports="").score == 1.0
     assert graded(runner, form, defined(cheat["program"]), imports="").score == 0.0
-
-
-def programs(part: str) -> list[tuple[str, str]]:
-    return [(form, program) for form, texts in CHECKS[part].items() for program in texts]
 
 
 @pytest.mark.parametrize(("form", "program"), programs("cheats"))
@@ -392,10 +395,10 @@ def test_rows_of_the_hub_as_trl_calls_the_reward() -> None:
     }
     columns = {name: [row[name]] * 6 for name in row if name != "prompt"}
     texts = [[{"role": "assistant", "content": fence(program)}] for program in answers]
-    for prompt in (HEAD, [{"role": "user", "content": "Double it."}], "Double it."):
+    for prompt in (HEAD, [{"role": "user", "content": "Double it."}]):
         scores = rewards.tests_reward()(prompts=[prompt] * 6, completions=texts, **columns)
         assert scores == [*answers.values()]
-    assert [rewards.compute_score("plus", fence(a), row) for a in answers] == [*answers.values()]
+    assert rewards.compute_score("plus", fence(HEAD + "    return 2 * x\n"), row) == 1.0
 
 
 @pytest.mark.parametrize("prompt", ["Double it.", [{"role": "user", "content": "x"}], None, HEAD])
@@ -469,7 +472,7 @@ def test_what_honest_programs_do_passes_in_the_process_of_a_test(runner: ScriptR
 
 def test_large_values_are_compared_though_their_texts_do_not_fit(runner: ScriptRunner) -> None:
     wanted = list(range(100_000))
-    tests = read_tests({"fn_name": "f", "inputs": [[100_000]] * 8, "outputs": [wanted] * 8})
+    tests = read_tests({"fn_name": "f", "inputs": [[100_000]] * 3, "outputs": [wanted] * 3})
     assert run_tests(runner, "def f(n): return [*range(n)]", tests, 6.0).score == 1.0
     assert run_tests(runner, "def f(n): return [*range(1, n)]", tests, 6.0).score == 0.0
 
@@ -522,12 +525,13 @@ def test_outputs_by_the_decimal_rule(found: str, expected: str, same: bool) -> N
         "import threading\nwhile True: threading.Event().wait(0.5)",
     ],
 )
-def test_a_program_that_only_waits_is_ended(wait: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_only_waits_is_ended(
+    runner: ScriptRunner, wait: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Within ten seconds, whatever processor time it may take; within a few beats here."""
     assert scripts.runner._IDLE_S + server._BEAT_S < 10.0
     monkeypatch.setattr(scripts.runner, "_IDLE_S", 0.2)
-    with ScriptRunner() as runner:
-        run = runner.run(wait, "", cpu_s=3600.0)
+    run = runner.run(wait, "", cpu_s=3600.0)
     assert (run.status, run.reason) == ("timeout", "waited for something that does not come")
 
 
