@@ -89,7 +89,7 @@ print("done")
 """
 
 
-@pytest.mark.parametrize("forks", [8, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("forks", [4, pytest.param(40, marks=pytest.mark.slow)])
 def test_a_fork_in_use_gets_servers_of_its_own(tmp_path: Path, forks: int) -> None:
     runs(FORK_IN_USE.replace("FORKS", str(forks)), tmp_path, "-Wignore::DeprecationWarning")
 
@@ -190,14 +190,15 @@ with Sandbox(workers=2, limits=Limits(60, 0.3)) as sandbox:
     assert sandbox.run(SQUARE, "4").output == "16"
 """
 
-SURROUNDINGS = {
-    "SIGCHLD ignored": "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+ALONE = {
     "all signals blocked": "signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())",
     "all signals ignored": (
         "for n in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:\n"
         "    signal.signal(n, signal.SIG_IGN)"
     ),
     "no standard streams": "out = os.dup(1)\nfor n in range(3): os.close(n)",
+}
+TOGETHER = {
     "a folder that is gone": "os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')",
     "no rights for new files": "os.umask(0o777)",
     "many open files": (
@@ -215,15 +216,21 @@ SURROUNDINGS = {
         "sys.setrecursionlimit(200)\nsys.set_int_max_str_digits(640)"
     ),
 }
+SURROUNDINGS = ALONE | {"all others": "\n".join(TOGETHER.values())} | TOGETHER
 
 
-@pytest.mark.parametrize("name", SURROUNDINGS)
+@pytest.mark.parametrize(
+    "name", [*ALONE, "all others", *(pytest.param(n, marks=pytest.mark.slow) for n in TOGETHER)]
+)
 def test_a_script_runs_from_unusual_callers(tmp_path: Path, name: str) -> None:
     say = "os.write(out, b'done')" if "out =" in SURROUNDINGS[name] else "print('done')"
     runs(f"{SURROUNDINGS[name]}\n{USE}\n{say}\n", tmp_path)
 
 
-@pytest.mark.parametrize("how", ["pass", "sys.exit(0)", "del sandbox", "sandbox.close()"])
+@pytest.mark.parametrize(
+    "how",
+    ["pass", "del sandbox", "sandbox.close()", pytest.param("sys.exit(0)", marks=pytest.mark.slow)],
+)
 def test_a_caller_that_ends_without_closing(tmp_path: Path, how: str) -> None:
     script = f"""
 sandbox = Sandbox(workers=2, limits=Limits(60, 60))

@@ -60,7 +60,7 @@ def _exact(value: object) -> object:
     return kind, repr(value)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(_values)
 def test_any_nested_literal_survives_the_round_trip(value: object) -> None:
     text = canonical(value)
@@ -72,7 +72,7 @@ def test_any_nested_literal_survives_the_round_trip(value: object) -> None:
     assert Comparison().same(again, value)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(
     st.one_of(_values, st.integers(-2, 2)), st.one_of(_values, st.sampled_from([1.0, True, 0.0]))
 )
@@ -86,7 +86,7 @@ def test_equal_texts_are_equal_values(left: object, right: object) -> None:
         assert comparison.same(left, right) or not alike
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(_keys, _values), max_size=6), st.randoms())
 def test_the_text_does_not_depend_on_the_order_of_insertion(
     pairs: list[tuple[object, object]], shuffler: random.Random
@@ -97,7 +97,7 @@ def test_the_text_does_not_depend_on_the_order_of_insertion(
     assert canonical({key for key, _ in unique}) == canonical({key for key, _ in again})
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(_values, max_size=5))
 def test_literals_pass_through_the_sandbox_unchanged(
     sandbox: Sandbox, values: list[object]

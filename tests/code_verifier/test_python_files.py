@@ -83,6 +83,19 @@ def test_the_summary_and_the_page_are_of_all_files() -> None:
     assert metrics("src/a.py", "--out", "-").stderr.startswith("1 program, 1 structure, 0 not")
 
 
+def test_bars_of_whole_numbers_are_theirs_alone() -> None:
+    one = "def f(x):\n    return x\n"
+    write(**{f"f{number}": one * times for number, times in enumerate((1, 2, 2, 4))})
+    assert metrics(".", "--out", "rows.jsonl", "--html", "page.html").exit_code == 0
+    text = Path("page.html").read_text()
+    chart = json.loads(text.partition('id="charts">')[2].partition("</script>")[0])["functions"]
+    (rows,) = chart["datasets"].values()
+    bars = {bar["value"]: bar for bar in rows}
+    assert {value: bar["programs"] for value, bar in bars.items()} == {"1": 1, "2": 2, "4": 1}
+    assert all(bar["from"] < int(value) < bar["to"] for value, bar in bars.items())
+    assert chart["encoding"]["x"]["axis"]["tickMinStep"] == 1
+
+
 def test_each_file_counts_once_however_often_it_is_named() -> None:
     write(src__a="x = 1")
     assert list(measured("src", "./src/a.py", "src", Path("src").resolve())) == ["src/a.py"]

@@ -55,7 +55,7 @@ def test_a_set_is_in_the_order_of_python(sandbox: Sandbox, program: str, input: 
     sets += [[numbers.randint(-9, 300) for _ in range(n)] for n in range(1, 20)]
     texts = ["{" + ", ".join(map(str, members)) + "}" for members in sets]
     pairs = [(program.replace("{SET}", text), input.replace("{SET}", text)) for text in texts]
-    for (text, call), verdict in zip(pairs, sandbox.check_many(pairs), strict=True):
+    for (text, call), verdict in zip(pairs, sandbox.run_many(pairs), strict=True):
         names: dict[str, Any] = {}
         exec(text, names)
         assert (verdict.status, verdict.output) == ("ok", str(eval(f"f({call})", names))), call
@@ -130,14 +130,13 @@ def test_wrong_use_is_refused() -> None:
             make()
 
 
-@pytest.mark.parametrize("check", [False, True], ids=["run", "check"])
-def test_an_endless_input_times_out_alone(check: bool) -> None:
+def test_an_endless_input_times_out_alone() -> None:
     program = "def f(x):\n    while x == 2: pass\n    return x * 10"
     with Sandbox(workers=1, limits=Limits(wall_s=60.0, cpu_s=0.4)) as sandbox:
-        ask = sandbox.check_many if check else sandbox.run_many
-        verdicts = list(ask((program, given) for given in ("1", "2", "3", "2", "5")))
-    assert [verdict.status for verdict in verdicts] == ["ok", "timeout", "ok", "timeout", "ok"]
-    assert [verdict.output for verdict in verdicts] == ["10", None, "30", None, "50"]
+        for ask in (sandbox.run_many, sandbox.check_many):
+            verdicts = list(ask((program, given) for given in ("1", "2", "3")))
+            assert [verdict.status for verdict in verdicts] == ["ok", "timeout", "ok"]
+            assert [verdict.output for verdict in verdicts] == ["10", None, "30"]
 
 
 def test_a_crash_takes_no_other_input_with_it(one: Sandbox) -> None:

@@ -35,11 +35,17 @@ literal_child.function = function
 F = "def f(x, stay):\n    return x"
 
 
-@pytest.fixture
-def taken_over(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
-    serving_after(monkeypatch, TAKEN_OVER)
+@pytest.fixture(scope="module")
+def own() -> Iterator[Sandbox]:
     with Sandbox(workers=1, limits=Limits(wall_s=2.0)) as sandbox:
         yield sandbox
+
+
+@pytest.fixture
+def taken_over(own: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+    """Its servers start in the tests that take it."""
+    serving_after(monkeypatch, TAKEN_OVER)
+    return own
 
 
 @pytest.mark.parametrize("status", wire.STATUSES)
