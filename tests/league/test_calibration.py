@@ -88,11 +88,12 @@ def test_calibrate_leaves_a_steady_league_alone(steady):
 def test_calibrate_on_the_command_line(moving, steady, tmp_path):
     shown = run("calibrate", moving, "--tau", "0.7").stdout
     assert "LeagueConfig(tau=0.7)" in shown
-    data = json.loads(run("calibrate", steady, "--tau", "0.2", "--tau", "0.3", "--json").stdout)
-    assert [trial["tau"] for trial in data["trials"]] == [LeagueConfig().tau, 0.2, 0.3]
     assert "keep it" in run("calibrate", steady, "--tau", "0.1").stdout
-    play(tmp_path / "young", 5, 3.0)
-    assert "Only 20 rated matches" in run("calibrate", tmp_path / "young").stdout
+    young = tmp_path / "young"
+    play(young, 5, 3.0)
+    assert "Only 20 rated matches" in run("calibrate", young).stdout
+    data = json.loads(run("calibrate", young, "--tau", "0.2", "--tau", "0.3", "--json").stdout)
+    assert [trial["tau"] for trial in data["trials"]] == [LeagueConfig().tau, 0.2, 0.3]
 
 
 def test_what_cannot_be_calibrated_is_refused(tmp_path):

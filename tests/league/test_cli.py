@@ -5,7 +5,6 @@ import json
 import pytest
 from closed_streams import same_without_streams
 from commands import completed, lists_whole_sentences
-from programs import python
 
 from league import League, LeagueError, LeagueLocked, Outcome, UnreadableLeague
 from league.cli import main
@@ -45,18 +44,6 @@ def test_matrix(directory):
     data = json.loads(run("matrix", directory, "--json").stdout)
     assert data["teachers"] == ["t0", "t2"]
     assert all(len(data[what]) == 2 for what in ("observed", "share", "expected", "tasks"))
-
-
-def test_tasks_that_were_not_judged_are_named_where_rates_are(directory, tmp_path):
-    pages = [tmp_path / f"{number}.html" for number in range(2)]
-    assert "not judged" not in run("board", directory).stdout + run("matrix", directory).stdout
-    run("report", directory, "--html", pages[0])
-    with League(directory) as league:
-        league.record(league.pair(1)[0], Outcome(5, 5, 20, 6, 2, infra_errors=3))
-    for command in ("board", "matrix", "report"):
-        assert "3 tasks not judged" in run(command, directory).stdout
-    run("report", directory, "--html", pages[1])
-    assert ["3 tasks not judged" in page.read_text() for page in pages] == [False, True]
 
 
 def test_replay_and_a_rating_that_does_not_follow(directory, tmp_path):
@@ -99,10 +86,6 @@ def test_commands_are_listed_and_completed():
     assert "plain,--rows" in completed(main, "league board --r")
 
 
-def test_a_module_run_is_the_command():
-    assert python("-m", "league", "--version").startswith("league, version ")
-
-
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
@@ -124,9 +107,3 @@ def test_every_end_is_one_line_and_a_code(error, code, said, directory, monkeypa
 def test_closed_streams_change_no_exit_code(directory, tmp_path):
     same_without_streams("league", "board", directory)
     same_without_streams("league", "board", tmp_path / "none", code=2)
-
-
-def test_a_page_that_the_system_refuses_is_one_line_with_its_path(directory):
-    pytest.importorskip("altair")
-    done = run("report", directory, "--html", "/proc/self/page.html", code=1)
-    assert done.stderr == "error: /proc/self/page.html: No such file or directory\n"

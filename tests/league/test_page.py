@@ -36,7 +36,11 @@ LONG = [f"with-a-rather-long-name-{i}" for i in range(14)]
 
 
 @pytest.mark.parametrize(
-    ("teachers", "students"), [(["t0", "t1"], ["s0", "s1"]), (LONG, [f"s{i}" for i in range(14)])]
+    ("teachers", "students"),
+    [
+        (LONG, [f"s{i}" for i in range(14)]),
+        pytest.param(["t0", "t1"], ["s0", "s1"], marks=pytest.mark.slow),
+    ],
 )
 def test_every_chart_fits_its_window(teachers, students, tmp_path):
     text = page_of(league_of(tmp_path / "l", teachers, students), tmp_path / "page.html")
@@ -70,6 +74,22 @@ def test_replaced_members_stay_in_the_chart_with_a_line_to_their_children(tmp_pa
     }
     assert {row["parents"] for row in alive if row["member"] == "s2"} == {"s0 × s1"}
     assert len(other.chart.to_dict()["layer"]) == 2
+
+
+def test_tasks_that_were_not_judged_are_named_where_rates_are(tmp_path):
+    home, page = league_of(tmp_path / "l", ["t0", "t1"], ["s0", "s1"]), tmp_path / "page.html"
+    for number, lost in ((2, 0), (3, 3)):
+        with League(home) as league:
+            league.record(league.pair(number)[0], Outcome(5, 5, 20, 6, 2, infra_errors=lost))
+        shown = [run(command, home).stdout for command in ("board", "matrix", "report")]
+        for text in (*shown, page_of(home, page)):
+            assert ("3 tasks not judged" in text) == ("not judged" in text) == (lost > 0)
+
+
+def test_a_page_that_the_system_refuses_is_one_line_with_its_path(tmp_path):
+    home = league_of(tmp_path / "l", ["t"], ["s"])
+    done = run("report", home, "--html", "/proc/self/page.html", code=1)
+    assert done.stderr == "error: /proc/self/page.html: No such file or directory\n"
 
 
 def test_it_says_what_it_is_and_shows_what_there_is(tmp_path):

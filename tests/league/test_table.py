@@ -89,15 +89,6 @@ def test_every_order_of_the_rows_gives_the_same_bits():
     assert rate(turned) == whole
 
 
-def test_the_one_who_solved_more_of_the_same_tasks_is_first_in_either_order():
-    rows = [
-        {"teacher": "gpt", "student": "small", "solved": 12, "attempts": 40},
-        {"teacher": "gpt", "student": "large", "solved": 31, "attempts": 40},
-    ]
-    for table in (rows, rows[::-1]):
-        assert [row.member for row in rate(table)] == ["large", "gpt", "small"]
-
-
 def test_a_row_of_forty_tasks_is_forty_rows_of_one():
     whole = rate([PAIR | {"solved": 31, "attempts": 40}])
     single = rate([PAIR | {"outcome": 1}] * 31 + [PAIR | {"outcome": 0}] * 9)
