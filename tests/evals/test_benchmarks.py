@@ -14,6 +14,7 @@ from json_lines import read_rows, write_rows
 from sums import Chat, TableEngine
 
 from evals import RECIPES, Data, EvalsError, Grading, Sample, catalog, evaluate, load_benchmark
+from lora_evo.model import Rollout
 
 GSM8K = [
     {"question": f"What is {a} + {a}?", "answer": f"Twice {a}.\n#### {2 * a}"} for a in range(1, 5)
@@ -193,10 +194,11 @@ ANSWERED: dict[str, tuple[Any, ...]] = {
 """Rows, forms of answers to the first, what is right and wrong in a form, and right answers."""
 
 
-@pytest.mark.parametrize(
-    ("name", "recipe"),
-    [(name, r.name) for name in ANSWERED for r in RECIPES.values() if name in r.templates],
-)
+ASKED = {(n, r.template(n)): r.name for n in ANSWERED for r in RECIPES.values() if n in r.templates}
+"""A recipe for each template of these benchmarks."""
+
+
+@pytest.mark.parametrize(("name", "recipe"), [(name, r) for (name, _), r in ASKED.items()])
 def test_a_made_up_question_does_not_change_a_verdict(
     name: str, recipe: str, tmp_path: Path
 ) -> None:
@@ -219,6 +221,15 @@ class Thinking(Chat):
         return f"{super().apply_chat_template(conversation, **arguments)}<assistant><think>\n"
 
 
+class Turns(TableEngine):
+    """Gives these responses in turn, to whatever it is asked."""
+
+    def generate(self, requests):
+        texts = self.answers[len(self.asked) :][: len(requests)]
+        self.asked.extend(requests)
+        return [Rollout(None, (), (5, 1), (0.0, 0.0), "stop", text) for text in texts]
+
+
 CRUX = {"id": "s", "code": "def f(x):\n    return x", "input": "2", "output": "2"}
 DRAFTS = {
     "gsm8k": (GSM8K[:1], r"\boxed{2}"),
@@ -237,19 +248,16 @@ DRAFTS = {
 def test_a_draft_in_a_thought_is_ill_formed_whoever_opened_it(name: str, tmp_path: Path) -> None:
     rows, draft = DRAFTS[name]
     benchmark = load_benchmark(name, Data(write_rows(tmp_path / "data", rows)))
-    cut = f"Let us try\n{draft} No wait"
-    for tokenizer, response, rates in (
-        (Thinking(), cut, (0.0, 1.0)),
-        (Thinking(), f"{cut}</think>\n", (0.0, 1.0)),
-        (Thinking(), f"Let us see</think>\n{draft}", (1.0, 0.0)),
-        (Chat(), f"<think>{cut}", (0.0, 1.0)),
-        (Chat(), f"Let us try\n{draft}", (1.0, 0.0)),
+    cut, seen = f"Let us try\n{draft} No wait", f"Let us see</think>\n{draft}"
+    for tokenizer, responses, right in (
+        (Thinking(), (cut, f"{cut}</think>\n", seen), (False, False, True)),
+        (Chat(), (f"<think>{cut}", f"Let us try\n{draft}"), (False, True)),
     ):
-        engine = TableEngine({"": response}, tokenizer)
-        (result,) = evaluate(engine, benchmark, recipe="chat")
-        assert (result.overall.value, result.row()["ill_formed"]) == rates
-        (sample,) = result.samples.values()
-        assert sample.response == response
+        engine, how = Turns(responses, tokenizer), {"n": len(right), "temperature": 1.0}
+        (result,) = evaluate(engine, benchmark, recipe="chat", **how)
+        assert tuple(verdict.correct for verdict in result.verdicts) == right
+        assert tuple(verdict.well_formed for verdict in result.verdicts) == right
+        assert tuple(sample.response for sample in result.samples.values()) == responses
 
 
 def test_data_that_cannot_be_used_is_one_line(functions: Path, tmp_path: Path) -> None:

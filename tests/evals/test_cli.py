@@ -262,7 +262,7 @@ def test_signals_stop_a_command_and_are_given_back() -> None:
     stops_and_gives_back(Commands)
 
 
-@pytest.mark.parametrize("lost", [0, 1, 6, 10])
+@pytest.mark.parametrize("lost", [0, 1, 6, pytest.param(10, marks=pytest.mark.slow)])
 def test_what_the_sandbox_fails_on_is_no_result_of_grade(
     lost: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,6 @@
 """No published answer of a math benchmark equals what any of 22 words makes of it.
 
-The default suite tries a fifth of the 1,148.
+The default suite tries a tenth of the 1,148.
 """
 
 import pytest

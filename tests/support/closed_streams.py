@@ -17,7 +17,8 @@ def run_without(streams: str, module: str, *words: object):
 
 
 def same_without_streams(module: str, *words: object, code: int = 0) -> None:
-    """Check that a command ends with this code, whichever stream is closed."""
-    for streams in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+    """Check that a command ends with this code, whichever stream is closed; one that fails, without
+    the stream that its error is for, and without all."""
+    for streams in (*(("<&-", ">&-") if code == 0 else ()), "2>&-", "<&- >&- 2>&-"):
         done = run_without(streams, module, *words)
         assert (done.returncode, "Traceback" in done.stderr) == (code, False), (streams, done)
