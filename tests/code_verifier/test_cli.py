@@ -365,7 +365,7 @@ def test_rows_that_no_answer_can_solve_are_named(tmp_path: Path) -> None:
     lines = result.stdout.splitlines()
     assert lines[0] == "bad: not solved: test 1: not true: 'assert f(1) == 2'"
     assert lines[1].startswith("empty: unreadable: no tests")
-    assert [line.partition(":")[0] for line in lines[2:]] == ["0", "0", "6 rows"]
+    assert [line.partition(":")[0] for line in lines[2:5]] == ["0", "0", "6 rows"]
     result = call("check-rows", write(rows, good), "--json")
     assert result.exit_code == 0
     assert json.loads(result.stderr) == {"rows": 1, "status": {"solved": 1}}

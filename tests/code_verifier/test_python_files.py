@@ -62,16 +62,17 @@ def test_a_row_a_file_in_the_order_of_names() -> None:
 
 
 def test_the_summary_and_the_page_are_of_all_files() -> None:
-    write(src__a=PROGRAM, src__b="x = 1", src__bad="def f(")
+    one = "def f(x):\n    return x\n"
+    write(src__a=PROGRAM, src__b=one * 2, src__c=one * 2, src__d=one * 4, src__bad="def f(")
     result = metrics("src", "--out", "rows.jsonl", "--html", "page.html", "--json")
     summary = json.loads(result.stdout)
-    assert (summary["programs"], summary["unparsed"], summary["structures"]) == (2, 1, 2)
+    assert (summary["programs"], summary["unparsed"], summary["structures"]) == (4, 1, 3)
     assert summary["metrics"]["cyclomatic"]["p100"] == 4
     text = Path("page.html").read_text()
     page = Page(text)
     assert page.count("figure") == len(MEANINGS)
     assert page.text.index("src/a.py") < page.text.index("src/b.py")
-    for words in ("How large and how complex", "2 programs, 2 structures", "1 more could not be"):
+    for words in ("How large and how complex", "4 programs, 3 structures", "1 more could not be"):
         assert words in page.text
     assert 'src="http' not in text
     assert "prefers-color-scheme: dark" in text
@@ -80,20 +81,12 @@ def test_the_summary_and_the_page_are_of_all_files() -> None:
     for name, chart in charts.items():
         titles = [chart["encoding"][axis]["title"] for axis in "xy"]
         assert (chart["width"], titles) == ("container", [MEANINGS[name][0], "programs"])
-    assert metrics("src/a.py", "--out", "-").stderr.startswith("1 program, 1 structure, 0 not")
-
-
-def test_bars_of_whole_numbers_are_theirs_alone() -> None:
-    one = "def f(x):\n    return x\n"
-    write(**{f"f{number}": one * times for number, times in enumerate((1, 2, 2, 4))})
-    assert metrics(".", "--out", "rows.jsonl", "--html", "page.html").exit_code == 0
-    text = Path("page.html").read_text()
-    chart = json.loads(text.partition('id="charts">')[2].partition("</script>")[0])["functions"]
-    (rows,) = chart["datasets"].values()
+    (rows,) = charts["functions"]["datasets"].values()
     bars = {bar["value"]: bar for bar in rows}
     assert {value: bar["programs"] for value, bar in bars.items()} == {"1": 1, "2": 2, "4": 1}
     assert all(bar["from"] < int(value) < bar["to"] for value, bar in bars.items())
-    assert chart["encoding"]["x"]["axis"]["tickMinStep"] == 1
+    assert charts["functions"]["encoding"]["x"]["axis"]["tickMinStep"] == 1
+    assert metrics("src/a.py", "--out", "-").stderr.startswith("1 program, 1 structure, 0 not")
 
 
 def test_each_file_counts_once_however_often_it_is_named() -> None:
