@@ -5,7 +5,6 @@ import platform
 import random
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -102,7 +101,7 @@ ENDS = [
 """What a program makes of the digits of an address."""
 
 
-def program(rng: random.Random, value: str) -> str:
+def program(rng, value):
     """A program that returns something of the digits that the text of a value shows."""
     shown = rng.choice(TEXTS).format(rng.choice(BOXES).format("value"))
     result = rng.choice(ENDS).format(DIGITS.format("text"))
@@ -112,9 +111,7 @@ def program(rng: random.Random, value: str) -> str:
 @pytest.mark.parametrize(
     ("rounds", "seed"), [(1, 1), pytest.param(8, 2, marks=pytest.mark.slow)], ids=["some", "many"]
 )
-def test_no_program_that_shows_an_address_is_accepted(
-    sandbox: Sandbox, rounds: int, seed: int
-) -> None:
+def test_no_program_that_shows_an_address_is_accepted(sandbox, rounds, seed):
     rng = random.Random(seed)
     texts = [program(rng, value) for value in OBJECTS * rounds]
     verdicts = list(sandbox.check_many((text, "5") for text in texts))
@@ -126,7 +123,7 @@ def test_no_program_that_shows_an_address_is_accepted(
     assert not wrong, "\n".join(wrong)
 
 
-def test_it_is_the_address_that_gets_sixteen_executions(sandbox: Sandbox) -> None:
+def test_it_is_the_address_that_gets_sixteen_executions(sandbox):
     runs = {}
     for value in ("x", "str(x)", "kept", "str(kept)[:14]", "[print(kept), 1][1]", "len(f'{kept}')"):
         verdict = sandbox.check(
@@ -144,7 +141,7 @@ def test_it_is_the_address_that_gets_sixteen_executions(sandbox: Sandbox) -> Non
     }
 
 
-def test_an_address_that_only_a_later_execution_shows_counts() -> None:
+def test_an_address_that_only_a_later_execution_shows_counts():
     """The second has a thirty-second less memory; with more, none shows one."""
     text = (
         f"{HEAD}def f(x):\n    try:\n        return len(bytes(1004 << 20)) > 3\n"
@@ -162,7 +159,7 @@ NAMES = ("SEEN", "FACTOR", "OLD", "NONE", "INTEGER", "FORMAT", "PRINT")
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_the_machine_code_is_that_of_its_source(machine: str, tmp_path: Path) -> None:
+def test_the_machine_code_is_that_of_its_source(machine, tmp_path):
     prefixes = [f"{machine}-linux-gnu-", *([""] if platform.machine() == machine else [])]
     prefix = next(
         (p for p in prefixes if shutil.which(f"{p}as") and shutil.which(f"{p}objcopy")), None
@@ -192,20 +189,20 @@ LACKING = {
 
 
 @pytest.fixture(params=LACKING)
-def without(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
+def without(request, monkeypatch):
     serving_after(monkeypatch, LACKING[request.param])
     monkeypatch.setattr(pool, "_lacking", {"addresses"})  # no warning
     with Sandbox(workers=1, limits=Limits(wall_s=30.0, cpu_s=10.0)) as sandbox:
         yield sandbox
 
 
-def test_a_machine_where_addresses_cannot_be_scrambled_says_so(without: Sandbox) -> None:
+def test_a_machine_where_addresses_cannot_be_scrambled_says_so(without):
     assert without.missing_determinism() == ("addresses",)
     assert without.check("def f(x):\n    return id(1)", "1").status == Status.NONDETERMINISTIC
 
 
 @pytest.mark.parametrize("without", ["unknown machine"], indirect=True)
-def test_where_addresses_cannot_be_scrambled_what_may_show_one_is_refused(without: Sandbox) -> None:
+def test_where_addresses_cannot_be_scrambled_what_may_show_one_is_refused(without):
     shown = (
         "id(1) % 32",
         "str(int.mro)[-3:]",

@@ -5,7 +5,6 @@ import random
 import resource
 import time
 import unicodedata
-from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -36,7 +35,7 @@ from code_verifier.scripts.runner import read_report
 
 TASK = Task("code_o", "", output="[1, 2]")
 ROW = {"kind": "code_o", "output": "{1: 'a'}"}
-FUNCTIONS: dict[str, Callable[[str], object]] = {
+FUNCTIONS = {
     "parse_literal": parse_literal,
     "parse_arguments": parse_arguments,
     "parse_program": parse_program,
@@ -79,7 +78,7 @@ PIECES = (
 BRACKETS = (("[", "]"), ("(", ")"), ("{1:", "}"), ("f(", ")"), ("-", "1"))
 
 
-def texts(count: int, seed: int) -> Iterator[str]:
+def texts(count, seed):
     """Random Unicode, mutated programs, long literals, deep nesting, and pieces in any order."""
     choose = random.Random(seed)
     for number in range(count):
@@ -105,7 +104,7 @@ def texts(count: int, seed: int) -> Iterator[str]:
                 yield choose.choice(("", "x = ", "```\n")) + piece * times + "1" + end * times
 
 
-def tried(function: Callable[[str], object], text: str) -> str:
+def tried(function, text):
     """What is wrong with a call, or ""."""
     started = time.process_time()
     try:
@@ -119,7 +118,7 @@ def tried(function: Callable[[str], object], text: str) -> str:
 
 
 @pytest.mark.parametrize("count", [300, pytest.param(20_000, marks=pytest.mark.slow)])
-def test_no_text_breaks_or_delays_the_caller(count: int) -> None:
+def test_no_text_breaks_or_delays_the_caller(count):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     wrong = [
         f"{name}({text[:60]!r}..., {len(text)} characters): {problem}"
@@ -132,13 +131,13 @@ def test_no_text_breaks_or_delays_the_caller(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [50, pytest.param(1000, marks=pytest.mark.slow)])
-def test_every_text_gets_a_verdict(count: int) -> None:
+def test_every_text_gets_a_verdict(count):
     """As a program, an input, an answer, a proposal and its message."""
     with Sandbox(workers=2, limits=Limits(wall_s=20.0, cpu_s=0.5)) as sandbox:
         program = "def f(x):\n    return x"
         task = Task("code_f", program, inputs=("1", "2"), outputs=("1", "2"), visible=1)
 
-        def judged(text: str) -> list[str]:
+        def judged(text):
             proposals = (
                 Proposal("code_f", text, inputs=("1", "2", "3")),
                 Proposal("code_f", program, inputs=("1", text, "3"), message=text),

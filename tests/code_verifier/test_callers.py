@@ -3,7 +3,6 @@
 import asyncio
 import importlib.util
 import pickle
-from pathlib import Path
 
 import pytest
 from programs import python
@@ -21,15 +20,15 @@ SPIN = "def f(x):\\n    while True: pass"
 """
 
 
-def runs(script: str, folder: Path, *options: str) -> None:
+def runs(script, folder, *options):
     """The script ends by itself, with exit code 0, and prints `done`."""
     path = folder / "caller.py"
     path.write_text(HEAD + script)
     assert python(*options, path, cwd=folder).split()[-1:] == ["done"]
 
 
-def test_a_cancelled_task_harms_no_other() -> None:
-    async def main(sandbox: Sandbox) -> list[str | None]:
+def test_a_cancelled_task_harms_no_other():
+    async def main(sandbox):
         cancelled = False
         while not cancelled:  # where nothing wakes this in time, the program is over
             doomed = asyncio.create_task(asyncio.to_thread(sandbox.check, SPIN, "1"))
@@ -45,7 +44,7 @@ def test_a_cancelled_task_harms_no_other() -> None:
         assert asyncio.run(main(sandbox)) == [str(i) for i in range(6)]
 
 
-def test_a_pickled_sandbox_opens_with_the_same_settings() -> None:
+def test_a_pickled_sandbox_opens_with_the_same_settings():
     limits = Limits(wall_s=7.0, output_chars=5)
     comparison = Comparison(types=False)
     with Sandbox(workers=1, limits=limits, runs=3, comparison=comparison) as first:
@@ -90,7 +89,7 @@ print("done")
 
 
 @pytest.mark.parametrize("forks", [4, pytest.param(40, marks=pytest.mark.slow)])
-def test_a_fork_in_use_gets_servers_of_its_own(tmp_path: Path, forks: int) -> None:
+def test_a_fork_in_use_gets_servers_of_its_own(tmp_path, forks):
     runs(FORK_IN_USE.replace("FORKS", str(forks)), tmp_path, "-Wignore::DeprecationWarning")
 
 
@@ -120,7 +119,7 @@ print("done")
 """
 
 
-def test_a_fork_when_no_thread_prepares_temporary_files(tmp_path: Path) -> None:
+def test_a_fork_when_no_thread_prepares_temporary_files(tmp_path):
     runs(FORK_AT_THE_FIRST_START, tmp_path, "-Wignore::DeprecationWarning")
 
 
@@ -147,7 +146,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     "method", ["fork", "spawn", pytest.param("forkserver", marks=pytest.mark.slow)]
 )
-def test_pools_of_processes(tmp_path: Path, method: str) -> None:
+def test_pools_of_processes(tmp_path, method):
     runs(POOL.replace("METHOD", repr(method)), tmp_path, "-Wignore::DeprecationWarning")
 
 
@@ -178,7 +177,7 @@ if __name__ == "__main__":
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_data_loader_workers(tmp_path: Path, method: str) -> None:
+def test_data_loader_workers(tmp_path, method):
     runs(LOADER.replace("METHOD", repr(method)), tmp_path, "-Wignore")
 
 
@@ -222,7 +221,7 @@ SURROUNDINGS = ALONE | {"all others": "\n".join(TOGETHER.values())} | TOGETHER
 @pytest.mark.parametrize(
     "name", [*ALONE, "all others", *(pytest.param(n, marks=pytest.mark.slow) for n in TOGETHER)]
 )
-def test_a_script_runs_from_unusual_callers(tmp_path: Path, name: str) -> None:
+def test_a_script_runs_from_unusual_callers(tmp_path, name):
     say = "os.write(out, b'done')" if "out =" in SURROUNDINGS[name] else "print('done')"
     runs(f"{SURROUNDINGS[name]}\n{USE}\n{say}\n", tmp_path)
 
@@ -231,7 +230,7 @@ def test_a_script_runs_from_unusual_callers(tmp_path: Path, name: str) -> None:
     "how",
     ["pass", "del sandbox", "sandbox.close()", pytest.param("sys.exit(0)", marks=pytest.mark.slow)],
 )
-def test_a_caller_that_ends_without_closing(tmp_path: Path, how: str) -> None:
+def test_a_caller_that_ends_without_closing(tmp_path, how):
     script = f"""
 sandbox = Sandbox(workers=2, limits=Limits(60, 60))
 assert sandbox.check(SQUARE, "3").output == "9"

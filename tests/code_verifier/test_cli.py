@@ -9,11 +9,9 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from closed_streams import run_without, same_without_streams
 from commands import completed, lists_whole_sentences
 from full_disk import on_full_disk
@@ -33,19 +31,19 @@ MANY = {"snippet": "def f(x):\n    return x", "inputs": ["1", "'a'"], "imports":
 LINE = json.dumps(GOOD).encode() + b"\n"
 
 
-def call(*args: object, input: bytes | None = None) -> Result:
+def call(*args, input=None):
     result = CliRunner().invoke(main, [str(arg) for arg in args], input=input)
     assert "Traceback" not in result.output
     assert result.exception is None or isinstance(result.exception, SystemExit)
     return result
 
 
-def write(path: Path, *rows: object) -> Path:
+def write(path, *rows):
     path.write_text("".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in rows))
     return path
 
 
-def read(tmp_path: Path, content: bytes, *words: object) -> tuple[Result, list[Any]]:
+def read(tmp_path, content, *words):
     """A command on a file with this content: the result, and the rows written."""
     (tmp_path / "in").write_bytes(content)
     out = tmp_path / "out"
@@ -55,7 +53,7 @@ def read(tmp_path: Path, content: bytes, *words: object) -> tuple[Result, list[A
     return result, read_rows(out) if out.exists() else []
 
 
-def test_check_keeps_the_order_and_reads_azr_rows(tmp_path: Path) -> None:
+def test_check_keeps_the_order_and_reads_azr_rows(tmp_path):
     rows = write(tmp_path / "in", GOOD, "", AZR, MANY, {**GOOD, "program": "f("})
     result = call("check", rows, "--out", tmp_path / "out", "--workers", 2, "--json")
     assert result.exit_code == 0, result.output
@@ -67,7 +65,7 @@ def test_check_keeps_the_order_and_reads_azr_rows(tmp_path: Path) -> None:
     assert json.loads(result.stdout) == {"rows": 4, "status": {"ok": 3, "syntax_error": 1}}
 
 
-def test_grade(tmp_path: Path) -> None:
+def test_grade(tmp_path):
     square = "def f(x):\n    return x * x"
     rows = write(
         tmp_path / "in",
@@ -86,7 +84,7 @@ def test_grade(tmp_path: Path) -> None:
     assert read_rows(tmp_path / "out")[3]["score"] == 1.0
 
 
-def test_metrics(tmp_path: Path) -> None:
+def test_metrics(tmp_path):
     twin = {"program": "def f(y):\n    return y + 2"}
     rows = write(tmp_path / "in", GOOD, twin, AZR, {"id": 9, "program": "def f("})
     result = call("metrics", rows, "--out", tmp_path / "out", "--json")
@@ -100,7 +98,7 @@ def test_metrics(tmp_path: Path) -> None:
     assert "ast_depth" in call("metrics", rows, "--out", tmp_path / "out").stdout
 
 
-def test_a_page_needs_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_needs_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     rows, out = write(tmp_path / "in", GOOD), tmp_path / "out"
     result = call("metrics", rows, "--out", out, "--html", tmp_path / "page")
@@ -110,19 +108,19 @@ def test_a_page_needs_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert call("metrics", rows, "--out", out).exit_code == 0
 
 
-def test_commands_are_listed_and_completed() -> None:
+def test_commands_are_listed_and_completed():
     lists_whole_sentences(main)
     assert "plain,metrics" in completed(main, "code-verifier met")
 
 
-def test_a_mistyped_kind_is_recognised(tmp_path: Path) -> None:
+def test_a_mistyped_kind_is_recognised(tmp_path):
     rows = write(tmp_path / "in", {"id": 1, "kind": "codeo", "output": "4", "answer": "4"})
     result = call("grade", rows, "--out", tmp_path / "out")
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert "expected one of code_o, code_i, code_f; did you mean code_o?" in result.stderr
 
 
-def test_empty_files(tmp_path: Path) -> None:
+def test_empty_files(tmp_path):
     rows = write(tmp_path / "in")
     for command in (["check"], ["grade"], ["metrics", "--html", tmp_path / "page"]):
         result = call(*command, rows, "--out", tmp_path / "out")
@@ -151,7 +149,7 @@ BAD_LINES = {
 
 
 @pytest.mark.parametrize("bad", BAD_LINES, ids=list(BAD_LINES.values()))
-def test_a_bad_line_in_the_middle_ends_the_work(tmp_path: Path, bad: bytes) -> None:
+def test_a_bad_line_in_the_middle_ends_the_work(tmp_path, bad):
     words = ("check", "--workers", 1) if b'"inputs"' in bad else ("metrics",)
     stopped, rows = read(tmp_path, LINE + b"\r\n" + bad + b"\n" + LINE, *words)
     assert stopped.exit_code == 2
@@ -161,9 +159,7 @@ def test_a_bad_line_in_the_middle_ends_the_work(tmp_path: Path, bad: bytes) -> N
     assert [row["id"] for row in rows] == ["a"]
 
 
-def test_grade_counts_what_it_could_not_grade_and_stops_at_a_bad_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_grade_counts_what_it_could_not_grade_and_stops_at_a_bad_row(tmp_path, monkeypatch):
     executing_fails(monkeypatch, b"seven")
     task = {"kind": "code_f", "inputs": ["1"], "outputs": ["1"]}
     answers = ("def f(x, seven=7):\n    return x", "def f(x):\n    return x", "def f(")
@@ -181,7 +177,7 @@ def test_grade_counts_what_it_could_not_grade_and_stops_at_a_bad_row(
     assert [row["score"] for row in read_rows(tmp_path / "out")] == [0.0]
 
 
-def test_texts_no_program_can_hold_are_verdicts(tmp_path: Path) -> None:
+def test_texts_no_program_can_hold_are_verdicts(tmp_path):
     long = "#" + "x" * Limits().program_chars
     programs = ["def f(x): return '\ud800'", "\ud800", "def f(x):\x00 return 1", "", long]
     rows = [{"program": text, "input": "1"} for text in programs]
@@ -196,7 +192,7 @@ def test_texts_no_program_can_hold_are_verdicts(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
 
 
-def test_files_as_other_tools_write_them(tmp_path: Path) -> None:
+def test_files_as_other_tools_write_them(tmp_path):
     for content in (
         codecs.BOM_UTF8 + LINE + LINE,
         LINE.replace(b"\n", b"\r\n") * 2,
@@ -211,7 +207,7 @@ def test_files_as_other_tools_write_them(tmp_path: Path) -> None:
     assert "broken gzip" in result.stderr
 
 
-def test_standard_input_and_output() -> None:
+def test_standard_input_and_output():
     result = call("check", "-", "--out", "-", "--json", input=LINE + b"{\n")
     assert result.exit_code == 2
     assert "standard input, line 2: not JSON" in result.stderr
@@ -224,7 +220,7 @@ def test_standard_input_and_output() -> None:
     "option",
     ["--workers=0", "--wall-s=nan", "--wall-s=0", "--memory-mb=0", "--runs=1", "--runs=99"],
 )
-def test_options_out_of_range(tmp_path: Path, option: str) -> None:
+def test_options_out_of_range(tmp_path, option):
     result, rows = read(tmp_path, LINE, "check", option)
     assert (result.exit_code, rows) == (2, [])
     assert "rror: " in result.stderr
@@ -242,7 +238,7 @@ def test_options_out_of_range(tmp_path: Path, option: str) -> None:
         ("none", "out", "No such file"),
     ],
 )
-def test_paths_that_cannot_be(tmp_path: Path, rows: str, out: str, message: str) -> None:
+def test_paths_that_cannot_be(tmp_path, rows, out, message):
     (tmp_path / "in").write_bytes(LINE)
     (tmp_path / "link").symlink_to("in")
     (tmp_path / "folder").mkdir()
@@ -255,7 +251,7 @@ def test_paths_that_cannot_be(tmp_path: Path, rows: str, out: str, message: str)
     assert (tmp_path / "in").read_bytes() == LINE
 
 
-def test_two_commands_may_write_one_file(tmp_path: Path) -> None:
+def test_two_commands_may_write_one_file(tmp_path):
     """Each writes a draft of its own: the one that ends last has its name."""
     (tmp_path / "in").write_bytes(LINE)
     with open_results(tmp_path / "out", []) as write:
@@ -267,21 +263,21 @@ def test_two_commands_may_write_one_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [("check",), ("chekc",), ("grade", "x", "--ot"), ("--no",)])
-def test_wrong_usage_is_one_line_that_names_the_help(words: tuple[str, ...]) -> None:
+def test_wrong_usage_is_one_line_that_names_the_help(words):
     result = call(*words)
     (line,) = result.stderr.splitlines()
     assert (result.exit_code, line.startswith("error: ")) == (2, True)
     assert line.endswith(" --help")
 
 
-def test_results_of_before_stay_when_nothing_was_finished(tmp_path: Path) -> None:
+def test_results_of_before_stay_when_nothing_was_finished(tmp_path):
     (tmp_path / "in").write_bytes(b"{\n")
     (tmp_path / "out").write_text("old\n")
     assert call("check", tmp_path / "in", "--out", tmp_path / "out").exit_code == 2
     assert (tmp_path / "out").read_text() == "old\n"
 
 
-def test_a_reader_that_goes_away(tmp_path: Path) -> None:
+def test_a_reader_that_goes_away(tmp_path):
     (tmp_path / "in").write_bytes(LINE * 5_000)
     command = [sys.executable, "-m", "code_verifier", "metrics", str(tmp_path / "in"), "--out", "-"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -294,7 +290,7 @@ def test_a_reader_that_goes_away(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 1), (signal.SIGKILL, -9)]
 )
-def test_a_stopped_job_keeps_its_rows(tmp_path: Path, number: signal.Signals, code: int) -> None:
+def test_a_stopped_job_keeps_its_rows(tmp_path, number, code):
     endless = "def f(x):\n    while x > 199: pass\n    return x"
     rows = ({"id": n, "program": endless, "input": str(n)} for n in range(400))
     write(tmp_path / "in", *rows)
@@ -320,7 +316,7 @@ def test_a_stopped_job_keeps_its_rows(tmp_path: Path, number: signal.Signals, co
     assert [(row["id"], row["output"]) for row in found] == [(n, str(n)) for n in range(len(found))]
 
 
-def test_a_full_disk_keeps_the_finished_rows_and_no_part_of_one(tmp_path: Path) -> None:
+def test_a_full_disk_keeps_the_finished_rows_and_no_part_of_one(tmp_path):
     program = r"""
 import json
 from code_verifier.cli import main
@@ -339,22 +335,22 @@ assert sorted(path.name for path in home.iterdir()) == ["ballast", "out"]
     on_full_disk(tmp_path / "disk", 16, program)
 
 
-def test_a_row_that_an_interrupt_finds_written_stays(tmp_path: Path) -> None:
+def test_a_row_that_an_interrupt_finds_written_stays(tmp_path):
     class Interrupted(io.FileIO):
-        def write(self, data: Any) -> int:
+        def write(self, data):
             super().write(data)
             raise KeyboardInterrupt
 
     with Interrupted(tmp_path / "out", "w") as file, pytest.raises(KeyboardInterrupt):
-        user_files._write(file, {"id": 1}, tmp_path / "out")  # type: ignore[arg-type]
+        user_files._write(file, {"id": 1}, tmp_path / "out")
     assert (tmp_path / "out").read_text() == '{"id": 1}\n'
 
 
-def test_signals_stop_a_command_and_are_given_back() -> None:
+def test_signals_stop_a_command_and_are_given_back():
     stops_and_gives_back(_Commands)
 
 
-def test_rows_that_no_answer_can_solve_are_named(tmp_path: Path) -> None:
+def test_rows_that_no_answer_can_solve_are_named(tmp_path):
     good = {"id": "good", "test_list": ["assert f(1) == 2"], "code": "def f(x): return x + 1"}
     bad = good | {"id": "bad", "code": "def f(x): return x"}
     zeros = bad | {"id": 0}, bad | {"id": None, "task_id": 0}  # and not 5 and 6, as lines
@@ -386,9 +382,9 @@ TESTS = {"test_list": ["assert f(1) == 2"], "code": GOOD["program"]}
     ],
 )
 def test_a_sandbox_that_fails_on_every_program_ends_the_command_before_its_work(
-    row: dict[str, str] | None, words: tuple[object, ...], tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    row, words, tmp_path,
+    monkeypatch,
+):  # fmt: skip
     monkeypatch.chdir(tmp_path)
     executing_fails(monkeypatch)
     rows = [write(tmp_path / "in", row, row)] if row else []
@@ -400,18 +396,14 @@ def test_a_sandbox_that_fails_on_every_program_ends_the_command_before_its_work(
     assert [path.name for path in tmp_path.iterdir()] == ["in"][: len(rows)]
 
 
-def test_values_are_graded_without_a_sandbox(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_values_are_graded_without_a_sandbox(tmp_path, monkeypatch):
     executing_fails(monkeypatch)
     rows = write(tmp_path / "in", {"kind": "code_o", "output": "4", "answer": "4"})
     assert call("grade", rows, "--out", tmp_path / "out").exit_code == 0
 
 
 @pytest.mark.parametrize("lost", [1, 5, 6])
-def test_rows_that_are_not_judged_stand_apart(
-    lost: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_are_not_judged_stand_apart(lost, tmp_path, monkeypatch):
     executing_fails(monkeypatch, b"seven")
     programs = ["def f(x, seven=7):\n    return x + 1"] * lost + [GOOD["program"]] * (10 - lost)
     rows = write(tmp_path / "in", *(CODE_I | {"program": program} for program in programs))
@@ -437,14 +429,14 @@ def test_rows_that_are_not_judged_stand_apart(
         assert counts.get("ungraded", apart) == lost
 
 
-def test_closed_streams_change_neither_the_work_nor_the_exit_code(tmp_path: Path) -> None:
+def test_closed_streams_change_neither_the_work_nor_the_exit_code(tmp_path):
     rows, out = write(tmp_path / "in", GOOD), tmp_path / "out"
     same_without_streams("code_verifier", "metrics", rows, "--out", out)
     assert [row["id"] for row in read_rows(out)] == ["a"]
     same_without_streams("code_verifier", "check", tmp_path / "none", "--out", out, code=2)
 
 
-def test_rows_that_a_closed_stream_should_carry_are_refused_in_one_line(tmp_path: Path) -> None:
+def test_rows_that_a_closed_stream_should_carry_are_refused_in_one_line(tmp_path):
     rows, out = write(tmp_path / "in", GOOD), tmp_path / "out"
     done = run_without("<&-", "code_verifier", "check", "-", "--out", out)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
@@ -454,7 +446,7 @@ def test_rows_that_a_closed_stream_should_carry_are_refused_in_one_line(tmp_path
     assert "standard output is closed; name a file" in done.stderr
 
 
-def test_a_link_is_followed_and_stays(tmp_path: Path) -> None:
+def test_a_link_is_followed_and_stays(tmp_path):
     rows, real, link = write(tmp_path / "in", GOOD), tmp_path / "real", tmp_path / "deep" / "link"
     real.write_text("old")
     link.parent.mkdir()
@@ -472,7 +464,7 @@ def test_a_link_is_followed_and_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("letter", ["x", "é"])
-def test_a_name_of_255_bytes_can_be_written(tmp_path: Path, letter: str) -> None:
+def test_a_name_of_255_bytes_can_be_written(tmp_path, letter):
     rows = write(tmp_path / "in", GOOD)
     name = letter * (255 // len(letter.encode()))
     result = call("metrics", rows, "--out", tmp_path / name)
@@ -480,12 +472,12 @@ def test_a_name_of_255_bytes_can_be_written(tmp_path: Path, letter: str) -> None
     assert sorted(os.listdir(tmp_path)) == sorted(["in", name])
 
 
-def test_a_file_that_cannot_be_read_is_named() -> None:
+def test_a_file_that_cannot_be_read_is_named():
     result = call("metrics", "/proc/self/mem", "--out", "-")
     assert (result.exit_code, result.stderr) == (1, "error: /proc/self/mem: Input/output error\n")
 
 
-def test_one_core_is_one_worker() -> None:
+def test_one_core_is_one_worker():
     program = "import os\nos.sched_setaffinity(0, list(os.sched_getaffinity(0))[:1])\n"
     program += "from code_verifier.sandbox import shared_sandbox\nprint(shared_sandbox().workers)"
     assert python("-c", program) == "1\n"
@@ -507,9 +499,7 @@ def test_one_core_is_one_worker() -> None:
         (None, {}, 64),
     ],
 )
-def test_a_container_has_the_cores_of_its_share(
-    tmp_path: Path, monkeypatch: Any, membership: str | None, files: dict[str, str], expected: int
-) -> None:
+def test_a_container_has_the_cores_of_its_share(tmp_path, monkeypatch, membership, files, expected):
     monkeypatch.setattr(parallel, "_MEMBERSHIP", tmp_path / "cgroup")
     monkeypatch.setattr(parallel, "_GROUPS", tmp_path / "groups")
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))

@@ -1,7 +1,6 @@
 """Clocks of the sandbox's own: good for measuring, useless for telling the time."""
 
 import calendar
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -11,7 +10,7 @@ from code_verifier import Limits, Sandbox
 from code_verifier.jail.clocks import STARTS
 
 DATES = [datetime.fromtimestamp(start, UTC) for start in STARTS]
-TWO_SIDES: dict[str, Callable[[datetime], bool]] = {
+TWO_SIDES = {
     **{
         f"odd {name}": lambda date, name=name: bool(getattr(date, name) % 2)
         for name in ("year", "month", "day", "hour", "minute", "second")
@@ -32,7 +31,7 @@ TWO_SIDES: dict[str, Callable[[datetime], bool]] = {
 }
 
 
-def test_the_clocks_show_what_a_program_may_ask_for() -> None:
+def test_the_clocks_show_what_a_program_may_ask_for():
     assert {date.weekday() for date in DATES} == set(range(7))
     assert {date.month for date in DATES} == set(range(1, 13))
     for name in ("year", "day", "hour", "minute", "second"):
@@ -45,7 +44,7 @@ def test_the_clocks_show_what_a_program_may_ask_for() -> None:
 
 
 @pytest.mark.parametrize("side", TWO_SIDES)
-def test_the_first_two_clocks_differ_in_all_that_has_two_sides(side: str) -> None:
+def test_the_first_two_clocks_differ_in_all_that_has_two_sides(side):
     first, second = (TWO_SIDES[side](date) for date in DATES[:2])
     assert first != second
 
@@ -65,14 +64,14 @@ def test_the_first_two_clocks_differ_in_all_that_has_two_sides(side: str) -> Non
         "timeit.default_timer()",
     ],
 )
-def test_programs_that_depend_on_the_time_are_refused(sandbox: Sandbox, read: str) -> None:
+def test_programs_that_depend_on_the_time_are_refused(sandbox, read):
     """Here on what few of the clocks show, Mondays only the last ones; the corpus has a program for
     each function."""
     verdict = sandbox.check(f"import time, datetime, timeit\ndef f():\n    return {read}", "")
     assert verdict.status == "nondeterministic", verdict
 
 
-def test_sleeping_is_not_waited_for() -> None:
+def test_sleeping_is_not_waited_for():
     program = "import time\ndef f(s):\n    a = time.time()\n    time.sleep(s)\n"
     program += "    return round(time.time() - a)"
     with Sandbox(workers=1, limits=Limits(wall_s=100_000.0)) as patient:
@@ -92,12 +91,12 @@ def test_sleeping_is_not_waited_for() -> None:
     ],
     ids=["swallowed", "no sleep", "busy wait", "tomorrow", "datetime"],
 )
-def test_waiting_past_the_limit_is_a_timeout(quick: Sandbox, program: str) -> None:
+def test_waiting_past_the_limit_is_a_timeout(quick, program):
     verdict = quick.check(program, "")
     assert (verdict.status, verdict.output) == ("timeout", None), verdict
 
 
-def test_the_callers_clocks_stay_real() -> None:
+def test_the_callers_clocks_stay_real():
     script = (
         "import time\nfrom code_verifier import Sandbox\nbefore = time.time()\n"
         "with Sandbox(workers=1) as s:\n    s.run('import time\\ndef f(): time.sleep(1)', '')\n"

@@ -2,9 +2,7 @@
 
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,13 +13,13 @@ GREEDY = ("hostile_cpu", "hostile_memory", "hostile_processes", "hostile_recursi
 STATUSES = {value for name, value in vars(Status).items() if name.isupper()}
 
 
-def rows(name: str, *tables: str) -> list[dict[str, Any]]:
+def rows(name, *tables):
     """The entries of these tables of one file, each with the fields of `default` and of its table's
     in `default_of`, and by default named after its program. A field `x_repeated = [text, times]` is
     short for a long field x. What is `constant_since` a version of Python is ok there."""
     read = tomllib.loads((CORPUS / f"{name}.toml").read_text("utf-8"))
     shared = {t: read.get("default", {}) | read.get("default_of", {}).get(t, {}) for t in tables}
-    entries: list[dict[str, Any]] = [shared[t] | entry for t in tables for entry in read[t]]
+    entries = [shared[t] | entry for t in tables for entry in read[t]]
     for entry in entries:
         for key in [key for key in entry if key.endswith("_repeated")]:
             text, times = entry.pop(key)
@@ -32,7 +30,7 @@ def rows(name: str, *tables: str) -> list[dict[str, Any]]:
     return entries
 
 
-def families(prefix: str) -> list[str]:
+def families(prefix):
     return sorted(path.stem for path in CORPUS.glob(f"{prefix}_*.toml"))
 
 
@@ -41,24 +39,24 @@ BENIGN = {name: rows(name, "program") for name in families("benign")}
 
 
 @pytest.fixture(scope="module")
-def strict() -> Iterator[Sandbox]:
+def strict():
     """For programs that take whatever they can get."""
     with Sandbox(workers=2, limits=Limits(wall_s=1.0, cpu_s=0.6, memory_mb=64)) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def brief() -> Iterator[Sandbox]:
+def brief():
     """For programs that would never end."""
     with Sandbox(workers=2, limits=Limits(wall_s=1.0, cpu_s=0.1, memory_mb=64)) as opened:
         yield opened
 
 
-def pairs(entries: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def pairs(entries):
     return [(entry["program"], entry.get("input", "1")) for entry in entries]
 
 
-def test_the_corpus_is_large_and_well_formed() -> None:
+def test_the_corpus_is_large_and_well_formed():
     assert sum(map(len, HOSTILE.values())) >= 400
     assert sum(map(len, BENIGN.values())) >= 180
     for entry in (entry for entries in HOSTILE.values() for entry in entries):
@@ -74,9 +72,7 @@ def test_the_corpus_is_large_and_well_formed() -> None:
 
 
 @pytest.mark.parametrize("family", HOSTILE)
-def test_no_hostile_program_is_accepted(
-    family: str, sandbox: Sandbox, strict: Sandbox, brief: Sandbox
-) -> None:
+def test_no_hostile_program_is_accepted(family, sandbox, strict, brief):
     judge = strict if family in GREEDY else sandbox
     judge = brief if family == "hostile_cpu" else judge
     late = (
@@ -92,7 +88,7 @@ def test_no_hostile_program_is_accepted(
 
 
 @pytest.mark.parametrize("family", BENIGN)
-def test_no_benign_program_is_refused(family: str, sandbox: Sandbox) -> None:
+def test_no_benign_program_is_refused(family, sandbox):
     entries = BENIGN[family]
     wrong = [
         f"{entry['name']}: {verdict.status} {verdict.output} ({verdict.reason})"
@@ -103,7 +99,7 @@ def test_no_benign_program_is_refused(family: str, sandbox: Sandbox) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_no_program_sees_what_another_left(one: Sandbox) -> None:
+def test_no_program_sees_what_another_left(one):
     entries = rows("state", "pair")
     assert len(entries) >= 30
     calls = [
@@ -118,7 +114,7 @@ def test_no_program_sees_what_another_left(one: Sandbox) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_answers_get_their_scores() -> None:
+def test_answers_get_their_scores():
     entries = rows("answers", "value", "input", "program")
     pairs = ((Task.from_row(entry), entry["answer"]) for entry in entries)
     with Sandbox(workers=2, limits=Limits(wall_s=30.0, cpu_s=0.6, memory_mb=64)) as sandbox:
@@ -131,7 +127,7 @@ def test_answers_get_their_scores() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_proposals_get_their_status(sandbox: Sandbox) -> None:
+def test_proposals_get_their_status(sandbox):
     entries = rows("proposals", "proposal", "message")
     proposals = [
         Proposal(

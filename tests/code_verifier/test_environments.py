@@ -4,11 +4,8 @@ one line names the cause."""
 import json
 import os
 import shutil
-import subprocess
 import sys
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -68,14 +65,14 @@ print(json.dumps(rows))
 """Prints what programs and scripts give."""
 
 
-def judged(first: int = 0, **more: str) -> Any:
+def judged(first=0, **more):
     """What they give, without the first few programs."""
     words = [pair for _, *pair in PROGRAMS[first:]], SCRIPTS, [LIMITS.wall_s, LIMITS.cpu_s]
     return printed(JUDGE, data=json.dumps(words), **more)
 
 
 @cache
-def elsewhere() -> Any:
+def elsewhere():
     """What they give where nothing is missing."""
     return judged()
 
@@ -92,7 +89,7 @@ WITHOUT = {
 }
 
 
-def test_programs_and_scripts_end_as_meant_where_nothing_is_missing() -> None:
+def test_programs_and_scripts_end_as_meant_where_nothing_is_missing():
     rows = elsewhere()
     assert [row[0] for row in rows[: len(PROGRAMS)]] == [status for status, *_ in PROGRAMS]
     outputs = [row[1] for row in rows[len(PROGRAMS) :]]
@@ -104,7 +101,7 @@ def test_programs_and_scripts_end_as_meant_where_nothing_is_missing() -> None:
 @pytest.mark.parametrize(
     "what", ["both", *(pytest.param(what, marks=SLOW) for what in WITHOUT if what != "both")]
 )
-def test_verdicts_are_equal_without(what: str) -> None:
+def test_verdicts_are_equal_without(what):
     assert judged(1, setup=WITHOUT[what]) == elsewhere()[1:]
 
 
@@ -114,7 +111,7 @@ ULIMITS = ("-v 4000000", "-f 100000", "-t 60", "-n 32", "-c 0", "-s 8192", "-f 1
 @pytest.mark.parametrize(
     "limit", [" ".join(ULIMITS[:6]), *(pytest.param(limit, marks=SLOW) for limit in ULIMITS)]
 )
-def test_verdicts_are_equal_under_limits_of_the_caller(limit: str) -> None:
+def test_verdicts_are_equal_under_limits_of_the_caller(limit):
     """And the doctor finds nothing to mend."""
     doctor = confined(DOCTOR, shell=f"ulimit {limit}")
     assert (doctor.returncode, doctor.stderr) == (0, "")
@@ -139,21 +136,21 @@ SMALL = {
 }
 
 
-def as_another_user(limit: int) -> str:
+def as_another_user(limit):
     """Shell commands after which at most so many processes run, of a user who can read all."""
     able = "--inh-caps=+dac_read_search --ambient-caps=+dac_read_search"
     user = f"--reuid={1 << 29 | os.getpid()} --regid=65534 --clear-groups"
     return f'set -- setpriv {user} {able} bash -c \'ulimit -u {limit}; exec "$@"\' bash "$@"'
 
 
-def is_unknown(done: subprocess.CompletedProcess[str]) -> bool:
+def is_unknown(done):
     """Whether the doctor says of every layer that it does not know it."""
     rows = [line.split() for line in done.stdout.splitlines() if line.startswith("  ")]
     return len(rows) == 10 and {row[1] for row in rows} == {"unknown"}
 
 
 @pytest.mark.parametrize("limit", [1, 2])
-def test_too_few_processes_are_named_in_one_line(limit: int) -> None:
+def test_too_few_processes_are_named_in_one_line(limit):
     if os.geteuid() or not shutil.which("setpriv"):
         pytest.skip("needs root, whose processes no limit counts, and setpriv")
     done = confined(DOCTOR, shell=as_another_user(limit))
@@ -165,7 +162,7 @@ def test_too_few_processes_are_named_in_one_line(limit: int) -> None:
 
 
 @pytest.mark.parametrize("what", SMALL)
-def test_a_limit_that_is_too_small_is_named_in_one_line(what: str) -> None:
+def test_a_limit_that_is_too_small_is_named_in_one_line(what):
     setup, cause, remedy = SMALL[what]
     done = confined(DOCTOR, setup=setup)
     assert done.returncode == 1
@@ -177,7 +174,7 @@ def test_a_limit_that_is_too_small_is_named_in_one_line(what: str) -> None:
     assert ":;" not in done.stderr
 
 
-def test_a_python_that_lacks_memory_may_say_only_that_it_failed() -> None:
+def test_a_python_that_lacks_memory_may_say_only_that_it_failed():
     words = "it ended: SystemError: error return without exception set"
     assert process.remedy(words) == "free or allow more memory: ulimit -v unlimited"
 
@@ -186,7 +183,7 @@ FEW_FILES = (8, 12, 17, 19, 20, 24, 28)
 
 
 @pytest.mark.parametrize("limit", [18, *(pytest.param(n, marks=SLOW) for n in FEW_FILES)])
-def test_too_few_open_files_suffice_or_are_named_in_one_line(limit: int, tmp_path: Path) -> None:
+def test_too_few_open_files_suffice_or_are_named_in_one_line(limit, tmp_path):
     """Also where none is left to clean up with."""
     rows = tmp_path / "rows.jsonl"
     lines = [{"program": program, "input": text} for _, program, text in PROGRAMS]
@@ -203,7 +200,7 @@ def test_too_few_open_files_suffice_or_are_named_in_one_line(limit: int, tmp_pat
 @pytest.mark.parametrize(
     "setup", ["refuse(OPENAT, 30, 2, O_CREAT)", "refuse(MKDIR, 13)"], ids=["no file", "no folder"]
 )
-def test_without_a_folder_for_temporary_files_one_line_says_so(setup: str) -> None:
+def test_without_a_folder_for_temporary_files_one_line_says_so(setup):
     line = "error: no temporary folder can be made: "
     done = confined(DOCTOR, setup=setup)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
@@ -226,7 +223,7 @@ print(json.dumps(said))
     assert said == [done.stderr.removeprefix("error: ").strip()] * 2
 
 
-def test_the_variables_by_which_a_python_finds_its_files_reach_the_server(tmp_path: Path) -> None:
+def test_the_variables_by_which_a_python_finds_its_files_reach_the_server(tmp_path):
     """Here one that ends without them, and with one that it should not get."""
     needy, found = tmp_path / "python", '[ "$PYTHONHOME" ] && [ "$LD_LIBRARY_PATH" ]'
     needy.write_text(
@@ -275,7 +272,7 @@ def seen():
 """
 
 
-def test_no_program_reads_these_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_program_reads_these_variables(monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", SECRET)
     monkeypatch.setenv("NIX_LD", SECRET)
     with Sandbox(1, Limits(60.0, 20.0, output_chars=10**6)) as sandbox:
@@ -289,7 +286,7 @@ def test_no_program_reads_these_variables(monkeypatch: pytest.MonkeyPatch) -> No
         script = runner.run(f"{program}\nprint(seen())", "", cpu_s=20.0)
         assert (script.output, script.reason) == (b"(False, True)\n", "")
         more = {"limits_s": [20.0], "module_s": 20.0, "total_s": 60.0}
-        calls = runner.call(program, "seen", [()], **more)  # type: ignore[arg-type]
+        calls = runner.call(program, "seen", [()], **more)
         assert [value.text for value in calls.values] == ["(False, True)"], calls
 
 
@@ -306,9 +303,7 @@ LOST = {
 
 
 @pytest.mark.parametrize("when", LOST)
-def test_the_last_words_of_a_server_are_in_the_message(
-    monkeypatch: pytest.MonkeyPatch, when: str
-) -> None:
+def test_the_last_words_of_a_server_are_in_the_message(monkeypatch, when):
     code, words = LOST[when]
     serving_after(monkeypatch, code)
     with Sandbox(1) as sandbox, pytest.raises(SandboxUnavailable, match=words) as caught:
@@ -321,9 +316,9 @@ def test_the_last_words_of_a_server_are_in_the_message(
 
 
 def test_a_server_that_ends_before_it_is_asked_is_lost_like_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def spawn_and_wait(self: process.Process, spawn: Any = process.Process._spawn) -> None:
+    monkeypatch,
+):
+    def spawn_and_wait(self, spawn=process.Process._spawn):
         spawn(self)
         self._process.wait()
 
@@ -334,7 +329,7 @@ def test_a_server_that_ends_before_it_is_asked_is_lost_like_others(
         sandbox.run("def f(x):\n    return x", "1")
 
 
-def test_so_are_those_of_a_server_that_ends_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_are_those_of_a_server_that_ends_at_work(monkeypatch):
     code = "def e(s, o): raise RuntimeError('first\\nplanted error')\nm.Server.execute = e"
     serving_after(monkeypatch, code)
     with Sandbox(1) as sandbox, ScriptRunner() as runner:
@@ -346,7 +341,7 @@ def test_so_are_those_of_a_server_that_ends_at_work(monkeypatch: pytest.MonkeyPa
         assert script.reason == "a fork server was lost: it ended: planted error"
 
 
-def test_a_server_that_complains_without_end_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_complains_without_end_goes_on(monkeypatch):
     serving_after(
         monkeypatch,
         "def e(s, o, run=m.Server.execute):\n"
@@ -358,10 +353,10 @@ def test_a_server_that_complains_without_end_goes_on(monkeypatch: pytest.MonkeyP
         assert runner.run("print(1)", "", cpu_s=10.0).output == b"1\n"
 
 
-def test_an_interrupted_start_spoils_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_start_spoils_no_verdict(monkeypatch):
     """Though the server has said by then what it has to say first."""
 
-    def interrupted(self: process.Process, *event: Any, wait: Any = process.Process._wait) -> None:
+    def interrupted(self, *event, wait=process.Process._wait):
         wait(self, *event)
         raise KeyboardInterrupt
 
@@ -390,7 +385,7 @@ def seen():
 
 
 @pytest.mark.usefixtures("without_filter")
-def test_no_program_reaches_the_stream_of_errors_even_without_a_filter() -> None:
+def test_no_program_reaches_the_stream_of_errors_even_without_a_filter():
     inside = REACH.replace("START", "0").replace("import os", "").replace("os.", "p.")
     function = f"import random\n{DEEP}{inside}f = seen"
     with Sandbox(1, allow_weak=True) as sandbox, ScriptRunner(allow_weak=True) as runner:
@@ -398,7 +393,7 @@ def test_no_program_reaches_the_stream_of_errors_even_without_a_filter() -> None
         script = runner.run(f"{REACH.replace('START', '2')}\nprint(seen())", "", cpu_s=10.0)
         assert script.output == b"[]\n"
         more = {"limits_s": [9.0], "module_s": 9.0, "total_s": 30.0}
-        calls = runner.call(REACH.replace("START", "0"), "seen", [()], **more)  # type: ignore[arg-type]
+        calls = runner.call(REACH.replace("START", "0"), "seen", [()], **more)
         assert [value.text for value in calls.values] == ["[]"], calls
 
 
@@ -435,18 +430,18 @@ NO_NEW_CODE = {
 
 
 @pytest.fixture(params=NO_NEW_CODE)
-def no_new_code(request: pytest.FixtureRequest) -> str:
+def no_new_code(request):
     """Python after which no memory becomes executable, as under SELinux without `execmem`."""
-    setup: str = NO_NEW_CODE[request.param]
+    setup = NO_NEW_CODE[request.param]
     if confined("", setup=setup).returncode == 77:
         pytest.skip("this kernel has no PR_SET_MDWE")
     return setup
 
 
-def test_where_addresses_are_not_scrambled_what_may_show_them_is_refused(no_new_code: str) -> None:
+def test_where_addresses_are_not_scrambled_what_may_show_them_is_refused(no_new_code):
     """And so is what reads the real clocks."""
     pairs = [*((program, "1") for program in (*ADDRESSES, *PLAIN)), *CLOCKS]
-    found: Any = printed(CHECK, data=json.dumps(pairs), setup=no_new_code)
+    found = printed(CHECK, data=json.dumps(pairs), setup=no_new_code)
     statuses, missing, layers, warned = found
     assert statuses[:5] == ["nondeterministic"] * 3 + ["ok"] * 2
     assert "ok" not in statuses[5:]
@@ -460,9 +455,7 @@ def test_where_addresses_are_not_scrambled_what_may_show_them_is_refused(no_new_
 @pytest.mark.parametrize(
     "no_new_code", ["by a filter", pytest.param("by the process", marks=SLOW)], indirect=True
 )
-def test_commands_say_once_that_addresses_are_not_scrambled(
-    tmp_path: Path, no_new_code: str
-) -> None:
+def test_commands_say_once_that_addresses_are_not_scrambled(tmp_path, no_new_code):
     rows = tmp_path / "rows.jsonl"
     lines = [{"program": program, "input": "1"} for program in [*ADDRESSES, *PLAIN]]
     rows.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -482,10 +475,10 @@ def test_commands_say_once_that_addresses_are_not_scrambled(
     assert "no verdict depends" not in doctor.stdout
 
 
-def test_no_program_is_accepted_for_a_clock_that_could_not_be_replaced() -> None:
+def test_no_program_is_accepted_for_a_clock_that_could_not_be_replaced():
     """Here as a child cannot give up the kernel's code that reads them."""
     setup = f"{NO_NEW_CODE['by a filter']}\nrefuse(MUNMAP, 1)"
-    statuses, missing, layers, _ = printed(CHECK, data=json.dumps(CLOCKS), setup=setup)  # type: ignore[misc]
+    statuses, missing, layers, _ = printed(CHECK, data=json.dumps(CLOCKS), setup=setup)
     assert "ok" not in statuses
     assert not layers["clocks"]
     assert missing == ["addresses", "clocks"]
@@ -503,8 +496,8 @@ reader._read = breaking
 
 
 def test_only_a_text_that_breaks_the_parser_is_the_programs_fault(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     """A reader that breaks on every text is ours."""
     for condition, status, words in (
         ("'planted' in text", "syntax_error", "Python's parser broke on it: it ended"),

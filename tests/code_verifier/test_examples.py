@@ -12,5 +12,5 @@ WITH_EXAMPLES = (
 
 
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
-def test_an_example_is_true(name: str) -> None:
+def test_an_example_is_true(name):
     run_examples(code_verifier, [name])

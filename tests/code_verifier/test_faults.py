@@ -7,13 +7,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from fcntl import ioctl
 from pathlib import Path
 from termios import FIONREAD
-from typing import Any
 
 import pytest
 from meanwhile import executing_fails
@@ -25,7 +23,6 @@ from code_verifier import (
     SandboxUnavailable,
     ScriptRunner,
     Task,
-    Verdict,
     ordered_map,
 )
 from code_verifier.process import Process
@@ -39,7 +36,7 @@ PATIENCE_S = 3600.0
 LONG = Limits(wall_s=3600.0, cpu_s=3600.0)
 
 
-def stat(pid: int) -> list[str]:
+def stat(pid):
     """The fields of /proc/PID/stat after the command, or nothing."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -47,13 +44,13 @@ def stat(pid: int) -> list[str]:
         return []
 
 
-def alive(pid: int) -> bool:
+def alive(pid):
     """Whether the process exists; no one reaps orphans in some containers, so no zombies."""
     fields = stat(pid)
     return bool(fields) and fields[0] not in "ZX"
 
 
-def below(roots: list[int]) -> list[int]:
+def below(roots):
     """Living descendants of the given processes."""
     parents = {int(name): stat(int(name)) for name in os.listdir("/proc") if name.isdigit()}
     found, waiting = [], list(roots)
@@ -65,7 +62,7 @@ def below(roots: list[int]) -> list[int]:
     return found
 
 
-def eventually(condition: Callable[[], object], seconds: float = PATIENCE_S) -> bool:
+def eventually(condition, seconds=PATIENCE_S):
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -74,32 +71,32 @@ def eventually(condition: Callable[[], object], seconds: float = PATIENCE_S) -> 
     return True
 
 
-def busy(servers: list[int]) -> list[int]:
+def busy(servers):
     """The children that run a program: those that have used processor time."""
     return [pid for pid in below(servers) if int((stat(pid) or ["0"] * 12)[11]) >= 5]
 
 
-def busy_child(servers: Callable[[], list[int]]) -> int:
+def busy_child(servers):
     """The first child that is found busy."""
-    found: list[int] = []
+    found = []
     assert eventually(lambda: found.extend(busy(servers())) or found), "no program is running"
     return found[0]
 
 
 @pytest.fixture(scope="module")
-def one() -> Iterator[Sandbox]:
+def one():
     with Sandbox(workers=1, limits=LONG) as opened:
         yield opened
 
 
 @pytest.fixture
-def threads() -> Iterator[ThreadPoolExecutor]:
+def threads():
     executor = ThreadPoolExecutor(4)
     yield executor
     executor.shutdown(wait=False, cancel_futures=True)
 
 
-def ending(future: Future[Verdict]) -> str:
+def ending(future):
     """The status of the verdict, or `closed`."""
     try:
         return future.result(timeout=PATIENCE_S).status
@@ -107,7 +104,7 @@ def ending(future: Future[Verdict]) -> str:
         return "closed" if "closed" in str(error) else str(error)
 
 
-def test_a_killed_child_ends_its_program_only(one: Sandbox, threads: ThreadPoolExecutor) -> None:
+def test_a_killed_child_ends_its_program_only(one, threads):
     future = threads.submit(one.run, SPIN, "1")
     child = busy_child(one.pids)
     os.kill(child, signal.SIGKILL)
@@ -118,7 +115,7 @@ def test_a_killed_child_ends_its_program_only(one: Sandbox, threads: ThreadPoolE
     assert one.run(IDENTITY, "2").output == "2"
 
 
-def test_a_program_survives_its_server(one: Sandbox, threads: ThreadPoolExecutor) -> None:
+def test_a_program_survives_its_server(one, threads):
     future = threads.submit(one.run, SLOW, str(N))
     child = busy_child(one.pids)
     servers = one.pids()
@@ -130,11 +127,11 @@ def test_a_program_survives_its_server(one: Sandbox, threads: ThreadPoolExecutor
 
 
 def test_what_a_killed_child_left_of_its_program_is_no_order(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     """The child is killed when it has read a part of a program, and its caller is slow."""
 
-    def write(self: Process, body: bytes, deadline: float, whole: Any = Process._write) -> None:
+    def write(self, body, deadline, whole=Process._write):
         if self._profile.kind == "strict":
             monkeypatch.undo()
             whole(self, body[: 1 << 17], deadline)
@@ -153,7 +150,7 @@ def test_what_a_killed_child_left_of_its_program_is_no_order(
             assert sandbox.run(program, text).output == text
 
 
-def test_killed_servers_give_no_grade(one: Sandbox, threads: ThreadPoolExecutor) -> None:
+def test_killed_servers_give_no_grade(one, threads):
     """The servers are killed under a program for as long as it is judged."""
     spin = "def f(x):\n    while x == 2: pass\n    return x"
     examples = Task("code_f", "", inputs=("1", "2", "3"), outputs=("1", "2", "3"), visible=1)
@@ -172,7 +169,7 @@ def test_killed_servers_give_no_grade(one: Sandbox, threads: ThreadPoolExecutor)
 
 
 @pytest.mark.parametrize("many", ["run_many", "check_many"])
-def test_killing_all_servers_loses_and_reorders_nothing(many: str) -> None:
+def test_killing_all_servers_loses_and_reorders_nothing(many):
     pairs = [("def f(x):\n    return [x, -x]", str(i)) for i in range(100)]
     outputs = []
     with Sandbox(workers=2) as sandbox:
@@ -205,7 +202,7 @@ for verdict in sandbox.check_many(pairs):
         pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
     ],
 )
-def test_everything_ends_with_the_caller(number: int) -> None:
+def test_everything_ends_with_the_caller(number):
     command = [sys.executable, "-c", CALLER]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -222,11 +219,11 @@ def test_everything_ends_with_the_caller(number: int) -> None:
     assert eventually(lambda: not any(map(alive, family))), "processes stayed behind"
 
 
-def test_a_ctrl_c_that_does_not_wake_the_caller_ends_its_wait() -> None:
+def test_a_ctrl_c_that_does_not_wake_the_caller_ends_its_wait():
     """As one does that comes just before the wait begins, or that another thread is given."""
     ended, late = threading.Event(), []
 
-    def interrupt(item: int) -> None:
+    def interrupt(item):
         time.sleep(0.5)  # the caller waits by now, as a rule
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)
         if not ended.wait(PATIENCE_S):
@@ -238,7 +235,7 @@ def test_a_ctrl_c_that_does_not_wake_the_caller_ends_its_wait() -> None:
     assert not late
 
 
-def test_a_stopped_child_is_a_timeout(threads: ThreadPoolExecutor) -> None:
+def test_a_stopped_child_is_a_timeout(threads):
     with Sandbox(workers=1, limits=Limits(wall_s=3.0, cpu_s=60.0)) as sandbox:
         future = threads.submit(sandbox.run, SPIN, "1")
         while not (children := busy(sandbox.pids())):
@@ -251,13 +248,11 @@ def test_a_stopped_child_is_a_timeout(threads: ThreadPoolExecutor) -> None:
         assert eventually(lambda: sandbox.run(IDENTITY, "2").output == "2")
 
 
-def test_a_stopped_server_is_replaced(
-    threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_server_is_replaced(threads, monkeypatch):
     """Also when the request is larger than the pipe, so that it cannot even be sent."""
     monkeypatch.setattr(code_verifier.sandbox, "_GRACE_S", 1.0)
 
-    def stop_and_run(size: int) -> tuple[bool, list[int]]:
+    def stop_and_run(size):
         limits = Limits(wall_s=0.5, cpu_s=0.5, program_chars=2_000_000)
         with Sandbox(workers=1, limits=limits) as sandbox:
             assert eventually(lambda: sandbox.run(IDENTITY, "1").ok)
@@ -271,7 +266,7 @@ def test_a_stopped_server_is_replaced(
     assert list(threads.map(stop_and_run, (10, 1_000_000))) == [(True, [])] * 2
 
 
-def test_the_largest_texts_pass_both_ways() -> None:
+def test_the_largest_texts_pass_both_ways():
     limits = Limits(60.0, 60.0, 1024, 1_000_000, 1_000_000, 1_000_000)
     with Sandbox(workers=2, limits=limits) as sandbox:
         text = repr("a" * 900_000)
@@ -291,7 +286,7 @@ with Sandbox(workers=1, limits=Limits(60, 60, output_chars=500_000)) as sandbox:
 """
 
 
-def test_results_wait_for_a_caller_that_does_not_read() -> None:
+def test_results_wait_for_a_caller_that_does_not_read():
     command = [sys.executable, "-c", STOPPED_CALLER]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as caller:
         assert caller.stdout.readline() == "ready\n"
@@ -303,7 +298,7 @@ def test_results_wait_for_a_caller_that_does_not_read() -> None:
         assert caller.wait(timeout=PATIENCE_S) == 0
 
 
-def test_closing_in_use_ends_the_programs(threads: ThreadPoolExecutor) -> None:
+def test_closing_in_use_ends_the_programs(threads):
     sandbox = Sandbox(workers=2, limits=LONG)
     futures = [threads.submit(sandbox.run, SPIN, str(i)) for i in range(4)]
     busy_child(sandbox.pids)
@@ -315,8 +310,8 @@ def test_closing_in_use_ends_the_programs(threads: ThreadPoolExecutor) -> None:
     assert sandbox.pids() == []
 
 
-def test_a_stream_left_half_way_stops_working(one: Sandbox) -> None:
-    def forever() -> Iterator[tuple[str, str]]:
+def test_a_stream_left_half_way_stops_working(one):
+    def forever():
         while True:
             yield IDENTITY, "1"
 
@@ -326,7 +321,7 @@ def test_a_stream_left_half_way_stops_working(one: Sandbox) -> None:
     del stream
     gc.collect()
 
-    def working() -> list[str]:
+    def working():
         names = [thread.name for thread in threading.enumerate()]
         return [name for name in names if name.startswith("code-v")]
 
@@ -334,8 +329,8 @@ def test_a_stream_left_half_way_stops_working(one: Sandbox) -> None:
     assert one.run(IDENTITY, "3").output == "3"
 
 
-def test_an_exception_of_the_callers_own_ends_the_stream(one: Sandbox) -> None:
-    def broken() -> Iterator[tuple[str, str]]:
+def test_an_exception_of_the_callers_own_ends_the_stream(one):
+    def broken():
         yield IDENTITY, "1"
         raise LookupError("no more")
 
@@ -358,10 +353,10 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(10, marks=pytest.mark.slow)])
-def test_two_hundred_programs_a_round_leave_nothing_behind(rounds: int) -> None:
+def test_two_hundred_programs_a_round_leave_nothing_behind(rounds):
     limits = Limits(wall_s=20.0, cpu_s=0.1)
 
-    def open_files() -> list[int]:
+    def open_files():
         return [len(os.listdir(f"/proc/{pid}/fd")) for pid in (os.getpid(), *sandbox.pids())]
 
     gc.collect()  # sandboxes of other tests must not come to their ends in between
@@ -378,7 +373,7 @@ def test_two_hundred_programs_a_round_leave_nothing_behind(rounds: int) -> None:
         assert len({files[0] - 3 * count for files, count in counts}) == 1
         ours = {os.getpid(), *sandbox.pids()}
 
-        def zombies() -> list[list[str]]:
+        def zombies():
             found = [stat(int(name)) for name in os.listdir("/proc") if name.isdigit()]
             return [f for f in found if f and f[0] == "Z" and int(f[1]) in ours]
 
@@ -386,9 +381,7 @@ def test_two_hundred_programs_a_round_leave_nothing_behind(rounds: int) -> None:
         assert eventually(lambda: not zombies()), zombies()
 
 
-def test_a_sandbox_that_judges_nothing_is_found_by_its_test(
-    one: Sandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sandbox_that_judges_nothing_is_found_by_its_test(one, monkeypatch):
     tight = Limits(wall_s=0.001, cpu_s=0.001, output_chars=1, program_chars=1)
     with ScriptRunner() as runner, Sandbox(workers=1, limits=tight) as narrow:
         for sandbox in (one, runner, narrow):  # refused by narrow limits is judged, too

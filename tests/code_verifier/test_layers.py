@@ -6,8 +6,6 @@ import posix
 import socket
 import sys
 import textwrap
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -78,14 +76,13 @@ sys.stdout.write(json.dumps(found))
 """Prints what a process can still do after `confine`."""
 
 
-def probe(folder: Path, port: int = 9, skip: str = "") -> dict[str, object]:
+def probe(folder, port=9, skip=""):
     folder.chmod(0o755)
-    found: dict[str, object] = json.loads(python("-c", PROBE, port, MEMORY, folder, skip))
-    return found
+    return json.loads(python("-c", PROBE, port, MEMORY, folder, skip))
 
 
 @pytest.fixture(scope="module")
-def confined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, object]]:
+def confined(tmp_path_factory):
     with socket.create_server(("127.0.0.1", 0)) as server:
         found = probe(tmp_path_factory.mktemp("jail"), server.getsockname()[1])
         server.settimeout(0.2)
@@ -94,28 +91,28 @@ def confined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, obj
         yield found
 
 
-def require(confined: dict[str, object], *layers: str) -> None:
+def require(confined, *layers):
     active = confined["layers"]
     if not any(active[layer] for layer in layers):
         pytest.skip(f"this kernel or container does not offer {' or '.join(layers)}")
 
 
-def test_no_file_can_be_opened(confined: dict[str, object]) -> None:
+def test_no_file_can_be_opened(confined):
     require(confined, "landlock", "empty_root")
     for what in ("read", "list", "make", "own"):
         assert str(confined[what]).endswith("Error") or confined[what] == "[]", what
 
 
 @pytest.mark.parametrize("skip", ["landlock", "empty_root"])
-def test_files_stay_closed_with_one_layer_less(tmp_path: Path, skip: str) -> None:
+def test_files_stay_closed_with_one_layer_less(tmp_path, skip):
     found = probe(tmp_path, skip=skip)
-    assert not found["layers"][skip]  # type: ignore[index]
+    assert not found["layers"][skip]
     require(found, "landlock", "empty_root")
     assert str(found["read"]).endswith("Error")
     assert str(found["own"]).endswith("Error")
 
 
-def test_landlock_alone_closes_all_files(tmp_path: Path) -> None:
+def test_landlock_alone_closes_all_files(tmp_path):
     script = """
     import os, sys
     from code_verifier.jail import walls
@@ -134,17 +131,17 @@ def test_landlock_alone_closes_all_files(tmp_path: Path) -> None:
     assert lines == ["True"]
 
 
-def test_no_socket_connects(confined: dict[str, object]) -> None:
+def test_no_socket_connects(confined):
     require(confined, "namespaces", "landlock")
     assert str(confined["connect"]).endswith("Error")
 
 
-def test_the_host_name_outside_stays(confined: dict[str, object]) -> None:
+def test_the_host_name_outside_stays(confined):
     require(confined, "namespaces")
     assert os.uname().nodename != "elsewhere"
 
 
-def test_root_becomes_nobody_without_capabilities(confined: dict[str, object]) -> None:
+def test_root_becomes_nobody_without_capabilities(confined):
     assert confined["capabilities"] == [0] * 24
     assert str(confined["become root"]).endswith("Error")
     assert confined["remount"] == -1
@@ -154,12 +151,12 @@ def test_root_becomes_nobody_without_capabilities(confined: dict[str, object]) -
         assert confined["groups"] == []
 
 
-def test_no_rights_can_be_gained(confined: dict[str, object]) -> None:
+def test_no_rights_can_be_gained(confined):
     assert confined["no_new_privs"] == 1
     assert confined["dumpable"] == 0
 
 
-def test_resources_are_limited(confined: dict[str, object]) -> None:
+def test_resources_are_limited(confined):
     limits, space = confined["limits"], confined["space"]
     assert limits["FSIZE"] == limits["CORE"] == [0, 0]
     assert limits["NOFILE"] == [16, 16]
@@ -168,7 +165,7 @@ def test_resources_are_limited(confined: dict[str, object]) -> None:
     assert MEMORY < soft < MEMORY + 2 * space
 
 
-def test_doctor_tries_scripts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_tries_scripts_too(monkeypatch):
     """Here where a script gets no input."""
     serving_after(monkeypatch, "m.Server._file = None")
     found = json.loads(CliRunner().invoke(main, ["doctor", "--json"]).stdout)
@@ -177,7 +174,7 @@ def test_doctor_tries_scripts_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "TypeError" in found["error"]
 
 
-def test_doctor_names_every_layer(sandbox: Sandbox) -> None:
+def test_doctor_names_every_layer(sandbox):
     found = json.loads(CliRunner().invoke(main, ["doctor", "--json"]).stdout)
     assert found["works"]
     assert found["fixed_addresses"] == (id(None) < 1 << 32)
@@ -210,7 +207,7 @@ def test_doctor_names_every_layer(sandbox: Sandbox) -> None:
         "p.sched_getaffinity(0)",
     ],
 )
-def test_real_clocks_are_out_of_reach(sandbox: Sandbox, read: str) -> None:
+def test_real_clocks_are_out_of_reach(sandbox, read):
     if not sandbox.layers()["clocks"]:
         pytest.skip("clock calls cannot be taken away on this machine")
     program = REAL_CLOCK.format(read=read)
@@ -234,10 +231,10 @@ SOURCES = [
 ]
 
 
-def test_a_verdict_depends_on_the_program_alone() -> None:
+def test_a_verdict_depends_on_the_program_alone():
     """And neither on the process nor on what it ran before."""
 
-    def judged(programs: list[str]) -> dict[str, tuple[str, str, int]]:
+    def judged(programs):
         with Sandbox(workers=1, limits=Limits(wall_s=30.0, cpu_s=10.0)) as fresh:
             verdicts = fresh.check_many((program, "") for program in programs)
             found = [(verdict.status, verdict.reason, verdict.runs) for verdict in verdicts]
@@ -249,7 +246,7 @@ def test_a_verdict_depends_on_the_program_alone() -> None:
 
 
 @pytest.mark.usefixtures("without_filter")
-def test_without_seccomp_the_default_refuses() -> None:
+def test_without_seccomp_the_default_refuses():
     with (
         Sandbox(workers=1) as sandbox,
         pytest.raises(SandboxUnavailable, match=r"lacks seccomp.*--allow-weak"),
@@ -258,7 +255,7 @@ def test_without_seccomp_the_default_refuses() -> None:
 
 
 @pytest.mark.usefixtures("without_filter")
-def test_weak_mode_runs_and_keeps_the_other_layers() -> None:
+def test_weak_mode_runs_and_keeps_the_other_layers():
     limits = Limits(wall_s=30.0, cpu_s=0.5, memory_mb=64)
     with Sandbox(workers=1, limits=limits, allow_weak=True) as sandbox:
         layers = sandbox.layers()
@@ -276,7 +273,7 @@ def test_weak_mode_runs_and_keeps_the_other_layers() -> None:
 
 
 @pytest.mark.usefixtures("without_filter")
-def test_doctor_says_what_is_missing() -> None:
+def test_doctor_says_what_is_missing():
     result = CliRunner().invoke(main, ["doctor"])
     assert result.exit_code == 1
     assert "seccomp        MISSING  required  without it a program could reach" in result.stdout
@@ -305,10 +302,10 @@ HARMLESS = """
 """
 
 
-def test_every_function_of_the_system_fails_or_does_nothing(sandbox: Sandbox) -> None:
+def test_every_function_of_the_system_fails_or_does_nothing(sandbox):
     functions = [name for name, item in vars(posix).items() if type(item) is type(posix.open)]
     assert len(functions) > 100
-    names: dict[str, set[str]] = {}
+    names = {}
     for given in GIVEN:
         tried = DEEP + TRIED.replace("GIVEN", repr(given))
         verdicts = sandbox.run_many((tried.replace("FUNCTION", name), "1") for name in functions)

@@ -2,8 +2,6 @@
 
 import ast
 import math
-import random
-from collections.abc import Iterable
 from itertools import product
 
 import pytest
@@ -13,7 +11,6 @@ from hypothesis import strategies as st
 from code_verifier import (
     Comparison,
     LiteralError,
-    Sandbox,
     canonical,
     parse_arguments,
     parse_literal,
@@ -48,7 +45,7 @@ _values = st.recursive(
 )
 
 
-def _exact(value: object) -> object:
+def _exact(value):
     """A stand-in that is equal exactly when types, values and signs of zeros are."""
     kind = type(value)
     if isinstance(value, list | tuple):
@@ -62,7 +59,7 @@ def _exact(value: object) -> object:
 
 @settings(max_examples=100)
 @given(_values)
-def test_any_nested_literal_survives_the_round_trip(value: object) -> None:
+def test_any_nested_literal_survives_the_round_trip(value):
     text = canonical(value)
     again = parse_literal(text)
     assert _exact(again) == _exact(value)
@@ -76,7 +73,7 @@ def test_any_nested_literal_survives_the_round_trip(value: object) -> None:
 @given(
     st.one_of(_values, st.integers(-2, 2)), st.one_of(_values, st.sampled_from([1.0, True, 0.0]))
 )
-def test_equal_texts_are_equal_values(left: object, right: object) -> None:
+def test_equal_texts_are_equal_values(left, right):
     alike = canonical(left) == canonical(right)
     assert alike == (_exact(left) == _exact(right))
     assert Comparison().same(left, right) is alike
@@ -88,9 +85,7 @@ def test_equal_texts_are_equal_values(left: object, right: object) -> None:
 
 @settings(max_examples=50)
 @given(st.lists(st.tuples(_keys, _values), max_size=6), st.randoms())
-def test_the_text_does_not_depend_on_the_order_of_insertion(
-    pairs: list[tuple[object, object]], shuffler: random.Random
-) -> None:
+def test_the_text_does_not_depend_on_the_order_of_insertion(pairs, shuffler):
     unique = list(dict(pairs).items())
     again = shuffler.sample(unique, len(unique))
     assert canonical(dict(unique)) == canonical(dict(again))
@@ -99,9 +94,7 @@ def test_the_text_does_not_depend_on_the_order_of_insertion(
 
 @settings(max_examples=30)
 @given(st.lists(_values, max_size=5))
-def test_literals_pass_through_the_sandbox_unchanged(
-    sandbox: Sandbox, values: list[object]
-) -> None:
+def test_literals_pass_through_the_sandbox_unchanged(sandbox, values):
     text = canonical(values)
     assume(len(text) < 4_000)  # well within the limit of outputs, quoted too
     assume(canonical(ast.literal_eval(text)) == text)  # Python has no text for complex(0.0, -0.0)
@@ -114,13 +107,13 @@ def test_literals_pass_through_the_sandbox_unchanged(
     assert Comparison(types=False).same(parse_literal(verdict.output), values)
 
 
-def canonical_arguments(args: Iterable[object], named: dict[str, object]) -> str:
+def canonical_arguments(args, named):
     return ", ".join([*map(canonical, args), *(f"{k}={canonical(x)}" for k, x in named.items())])
 
 
 @settings(max_examples=50)
 @given(st.lists(_values, max_size=3), st.dictionaries(st.sampled_from("abc"), _values, max_size=2))
-def test_arguments_survive_the_round_trip(args: list[object], kwargs: dict[str, object]) -> None:
+def test_arguments_survive_the_round_trip(args, kwargs):
     text = canonical_arguments(args, kwargs)
     assert parse_arguments(text) == (tuple(args), kwargs)
     assert parse_arguments(read_arguments(text, 10**5)[2]) == (tuple(args), kwargs)
@@ -128,7 +121,7 @@ def test_arguments_survive_the_round_trip(args: list[object], kwargs: dict[str, 
 
 @settings(max_examples=300)
 @given(st.text("0123456789[]-, (){}'\"\\\n#:jeTrue.x*=", max_size=30))
-def test_any_text_is_a_literal_or_an_error(text: str) -> None:
+def test_any_text_is_a_literal_or_an_error(text):
     for read in (parse_literal, parse_arguments):
         try:
             value = read(text)
@@ -156,18 +149,18 @@ def test_any_text_is_a_literal_or_an_error(text: str) -> None:
         ({(1, 2), None, ..., b"a", "a", 0.5}, "{0.5, 'a', (1, 2), ..., None, b'a'}"),
     ],
 )
-def test_canonical_text(value: object, text: str) -> None:
+def test_canonical_text(value, text):
     assert canonical(value) == text
 
 
-def test_what_has_no_literal_or_too_long_a_one_is_refused_at_once() -> None:
+def test_what_has_no_literal_or_too_long_a_one_is_refused_at_once():
     class Text(str):
-        def __repr__(self) -> str:
+        def __repr__(self):
             raise AssertionError("called")
 
-    cycle: list[object] = []
+    cycle = []
     cycle.append(cycle)
-    tower: object = [0]  # small, and with a huge text
+    tower = [0]  # small, and with a huge text
     for _ in range(60):
         tower = [tower, tower]
     none = (math.nan, math.inf, Text("x"), range(3), frozenset({1}), object(), cycle)
@@ -188,60 +181,60 @@ def test_what_has_no_literal_or_too_long_a_one_is_refused_at_once() -> None:
         *("1], [2", "[1] [2]", "[1 2]", "01", "[-]", "1\n2", "[" * 65 + "]" * 65),
     ],
 )
-def test_expressions_are_not_literals(text: str) -> None:
+def test_expressions_are_not_literals(text):
     with pytest.raises(LiteralError):
         parse_literal(text)
 
 
-def test_injected_arguments_are_refused() -> None:
+def test_injected_arguments_are_refused():
     for text in ("1) or (True", "1)(2", "*[1]", "**{'a': 1}", "x for x in y", "a=1, a=2", "1)#"):
         with pytest.raises(LiteralError):
             parse_arguments(text)
 
 
-def test_odd_escapes_make_no_warning() -> None:
+def test_odd_escapes_make_no_warning():
     assert parse_literal(r"'\d'") == r"\d"
     assert parse_arguments(r"'\d', x=1  # why") == ((r"\d",), {"x": 1})
 
 
-def test_tidy_arguments_keep_the_order_and_drop_comments() -> None:
+def test_tidy_arguments_keep_the_order_and_drop_comments():
     assert read_arguments("{'b':1,'a':2},\n {8,0} # seven", 100)[2] == "{'b': 1, 'a': 2}, {8, 0}"
 
 
-def test_no_method_of_a_class_or_metaclass_is_called() -> None:
+def test_no_method_of_a_class_or_metaclass_is_called():
     class Liar(type):
-        __name__ = property(lambda cls: 1 / 0)  # type: ignore[assignment]
+        __name__ = property(lambda cls: 1 / 0)
 
-        def __eq__(cls, other: object) -> bool:
+        def __eq__(cls, other):
             raise AssertionError("called")
 
-        def __hash__(cls) -> int:
+        def __hash__(cls):
             raise AssertionError("called")
 
     class Number(metaclass=Liar):
-        def __repr__(self) -> str:
+        def __repr__(self):
             return "42"
 
     with pytest.raises(LiteralError, match="'Number' is not a literal"):
         canonical([Number()])
 
 
-def test_fast_and_slow_readers_read_the_same() -> None:
+def test_fast_and_slow_readers_read_the_same():
     assert parse_literal("[" * 64 + "]" * 64) == parse_literal("[" * 64 + " # x\n" + "]" * 64)
     assert parse_literal("[1, 2,]") == [1, 2]
     assert parse_arguments("1, [2, -3],") == ((1, [2, -3]), {})
     assert repr(parse_literal("-0")) == "0"
 
 
-def test_comparison_never_raises() -> None:
-    cycle: list[object] = []
+def test_comparison_never_raises():
+    cycle = []
     cycle.append(cycle)
 
     class Angry:
-        def __eq__(self, other: object) -> bool:
+        def __eq__(self, other):
             raise RuntimeError
 
-        __hash__ = None  # type: ignore[assignment]
+        __hash__ = None
 
     odd = [10**400, 1e308, math.nan, cycle, Angry(), {1: cycle}, frozenset({1}), range(2), "a", 1j]
     for comparison, left, right in product((EXACT, NEAR, PYTHON, LOOSE), odd, odd):
@@ -271,13 +264,11 @@ PYTHON, LOOSE = Comparison(types=False), Comparison(types=False, tolerance=1e-6)
         (10**400, 1e308, []),
     ],
 )
-def test_comparison_by_type_by_python_and_within_tolerance(
-    left: object, right: object, same: list[Comparison]
-) -> None:
+def test_comparison_by_type_by_python_and_within_tolerance(left, right, same):
     found = [how for how in (EXACT, NEAR, PYTHON, LOOSE) if how.same(left, right)]
     assert found == same
 
 
-def test_a_tolerance_is_for_floats_alone() -> None:
+def test_a_tolerance_is_for_floats_alone():
     assert not Comparison(tolerance=2.0).same(1, 2)
     assert not Comparison(tolerance=2.0).same(True, False)

@@ -24,7 +24,7 @@ PROGRAM = (
 )
 
 
-def test_each_measure_of_a_known_program() -> None:
+def test_each_measure_of_a_known_program():
     found = measure(PROGRAM)
     assert (found.functions, found.imports, found.max_nesting) == (3, 2, 3)
     assert found.variables == len({"self", "y", "i", "x", "z", "e"})
@@ -51,11 +51,11 @@ def test_each_measure_of_a_known_program() -> None:
         ("x = 1 + \\\n\\\n    2", 2),
     ],
 )
-def test_lines_of_code(program: str, loc: int) -> None:
+def test_lines_of_code(program, loc):
     assert measure(program).loc == loc
 
 
-def test_nesting_follows_the_reader() -> None:
+def test_nesting_follows_the_reader():
     chain = "if a:\n    pass\n" + "elif b:\n    pass\n" * 5
     assert measure(chain).max_nesting == 1
     assert measure("if a:\n    pass\nelse:\n    x = 1\n    if b:\n        pass").max_nesting == 2
@@ -76,12 +76,12 @@ def test_nesting_follows_the_reader() -> None:
         ("x = 1\n" * 300_000, "characters"),
     ],
 )
-def test_what_cannot_be_measured_says_why(program: str, why: str) -> None:
+def test_what_cannot_be_measured_says_why(program, why):
     with pytest.raises(ProgramError, match=why):
         measure(program)
 
 
-def test_a_chain_of_operators_is_as_deep_as_it_is_long() -> None:
+def test_a_chain_of_operators_is_as_deep_as_it_is_long():
     terms = 197
     found = measure("x = " + "1+" * terms + "1")
     assert found.ast_depth == terms + 3
@@ -89,7 +89,7 @@ def test_a_chain_of_operators_is_as_deep_as_it_is_long() -> None:
 
 
 @pytest.mark.parametrize("program", ["x = 1or 2", "x = 0x1for x in y", "x = '\\d'", "1 is 1"])
-def test_what_python_only_warns_of_is_measured(program: str) -> None:
+def test_what_python_only_warns_of_is_measured(program):
     if "for" in program:
         program = f"[{program[4:]}]"
     assert measure(program).ast_nodes > 3
@@ -104,7 +104,7 @@ PAIRS = tomllib.loads(_FILE.read_text(encoding="utf-8"))
     [(table == "same", pair) for table, pairs in PAIRS.items() for pair in pairs],
     ids=lambda value: value["name"] if isinstance(value, dict) else str(value),
 )
-def test_structures_are_equal_for_equal_programs_only(same: bool, pair: dict[str, str]) -> None:
+def test_structures_are_equal_for_equal_programs_only(same, pair):
     first, second = (fingerprint(pair[name]) for name in ("first", "second"))
     assert (first == second) is same
     assert second == measure(pair["second"]).structure
@@ -129,7 +129,7 @@ IF = "if x: pass"
         ("async def f(x):\n async for y in x: pass", 2),
     ],
 )
-def test_cyclomatic_counts_the_whole_text_and_nothing_twice(program: str, ways: int) -> None:
+def test_cyclomatic_counts_the_whole_text_and_nothing_twice(program, ways):
     assert measure(program).cyclomatic == ways == mi_parameters(program)[1]
 
 
@@ -138,13 +138,13 @@ FILES = ("argparse", "dataclasses")
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_files_of_the_standard_library_count_as_radon_and_tokens_say(name: str) -> None:
+def test_files_of_the_standard_library_count_as_radon_and_tokens_say(name):
     program = (STDLIB / f"{name}.py").read_text(encoding="utf-8")
     found = measure(program)
     total = h_visit(program).total
     assert math.isclose(found.halstead_volume, total.volume, rel_tol=1e-12)
     assert math.isclose(found.halstead_effort, total.effort, rel_tol=1e-12)
-    lines: set[int] = set()
+    lines = set()
     passed = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
     for token in tokenize.generate_tokens(io.StringIO(program).readline):
         if token.type not in passed and token.type != tokenize.ENDMARKER:

@@ -23,17 +23,17 @@ CORPUS = Path(__file__).parent / "corpus"
 MUTANTS = tomllib.loads((CORPUS / "mutants.toml").read_text())["mutant"]
 
 
-def noticing(mutant: dict[str, str]) -> Path:
+def noticing(mutant):
     return Path(__file__).with_name(f"test_{mutant['tests']}.py")
 
 
-def test_the_tests_that_shall_notice_exist() -> None:
+def test_the_tests_that_shall_notice_exist():
     assert [mutant for mutant in MUTANTS if not noticing(mutant).is_file()] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: f"{m['file']}: {m['text'][:30]}")
-def test_a_broken_wall_is_noticed(mutant: dict[str, str], tmp_path: Path) -> None:
+def test_a_broken_wall_is_noticed(mutant, tmp_path):
     name, text, other = mutant["file"], mutant["text"], mutant["becomes"]
     package = tmp_path / "code_verifier"
     shutil.copytree(SOURCE, package, ignore=shutil.ignore_patterns("__pycache__"))

@@ -3,7 +3,7 @@
 from elsewhere import elsewhere, worked
 
 
-def test_what_runs_no_program_works() -> None:
+def test_what_runs_no_program_works():
     program = r"""
 from code_verifier import *
 program = "def f(x):\n    return x + 1"
@@ -15,7 +15,7 @@ assert grade(Task("code_o", "", output="[1, 2]"), "[1,2]").score == 1.0
     assert worked(program) == ""
 
 
-def test_commands_that_run_no_program_work(tmp_path) -> None:
+def test_commands_that_run_no_program_work(tmp_path):
     (tmp_path / "a.py").write_text("print(1)\n")
     program = """
 from code_verifier.cli import main
@@ -25,7 +25,7 @@ main(["metrics", sys.argv[1], "--out", sys.argv[2]])
     assert (tmp_path / "out").read_bytes().count(b"\n") == 1
 
 
-def test_commands_that_run_programs_are_refused_in_one_line(tmp_path) -> None:
+def test_commands_that_run_programs_are_refused_in_one_line(tmp_path):
     (tmp_path / "in").write_text('{"program": "def f(x): return x", "input": "1"}\n')
     program = "from code_verifier.cli import main\nmain(sys.argv[1:])"
     for words in (("check", tmp_path / "in", "--out", tmp_path / "out"), ("doctor",)):

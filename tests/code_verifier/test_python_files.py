@@ -4,10 +4,9 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from json_lines import read_rows
 from pages import Page
 
@@ -20,18 +19,18 @@ PROGRAM = "class A:\n    def m(self):\n        return 1 if self else 2\n\n\nprin
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def metrics(*args: object) -> Result:
+def metrics(*args):
     result = CliRunner().invoke(main, ["metrics", *map(str, args)])
     assert "Traceback" not in result.output
     assert result.exception is None or isinstance(result.exception, SystemExit)
     return result
 
 
-def write(**files: str | bytes) -> None:
+def write(**files):
     """Write files whose names have `__` for a slash; what has no ending is a Python file."""
     for name, content in files.items():
         path = Path(name.replace("__", "/"))
@@ -40,14 +39,14 @@ def write(**files: str | bytes) -> None:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
-def measured(*paths: object) -> dict[str, Any]:
+def measured(*paths):
     """The rows of paths by their ids."""
     result = metrics(*paths, "--out", "rows.jsonl")
     assert result.exit_code == 0, result.output
     return {row["id"]: row for row in read_rows(Path("rows.jsonl"))}
 
 
-def test_a_row_a_file_in_the_order_of_names() -> None:
+def test_a_row_a_file_in_the_order_of_names():
     write(src__b=PROGRAM, src__a="x = 1", src__deep__c="def f(): pass", alone="y = 2")
     Path("src/notes.txt").write_text("not Python")
     Path("tasks.jsonl").write_text('{"program": "z = 3"}\n{"id": "t", "program": "z = 4"}\n')
@@ -61,7 +60,7 @@ def test_a_row_a_file_in_the_order_of_names() -> None:
     assert list(measured("tasks.jsonl")) == [1, "t"]
 
 
-def test_the_summary_and_the_page_are_of_all_files() -> None:
+def test_the_summary_and_the_page_are_of_all_files():
     one = "def f(x):\n    return x\n"
     write(src__a=PROGRAM, src__b=one * 2, src__c=one * 2, src__d=one * 4, src__bad="def f(")
     result = metrics("src", "--out", "rows.jsonl", "--html", "page.html", "--json")
@@ -89,12 +88,12 @@ def test_the_summary_and_the_page_are_of_all_files() -> None:
     assert metrics("src/a.py", "--out", "-").stderr.startswith("1 program, 1 structure, 0 not")
 
 
-def test_each_file_counts_once_however_often_it_is_named() -> None:
+def test_each_file_counts_once_however_often_it_is_named():
     write(src__a="x = 1")
     assert list(measured("src", "./src/a.py", "src", Path("src").resolve())) == ["src/a.py"]
 
 
-def test_folders_of_others_are_left_out() -> None:
+def test_folders_of_others_are_left_out():
     write(a="x = 1")
     for folder in (".git", ".hidden/deep", "__pycache__", "env/lib", "sub/.tox"):
         Path(folder).mkdir(parents=True)
@@ -113,7 +112,7 @@ DECODED = {
     "codec that warns": (b"# coding: unicode_escape\nx = '\\q'\n", "x"),
     "empty": (b"", ""),
 }
-REASONS: dict[bytes, str] = {
+REASONS = {
     b"def f(:\n": "the program is not Python: invalid syntax (line 1)",
     b"x = 1\n" * 500_000: "expected at most 1048576",
     b"x = 1\ny = 2\nz = '\xe9'\n": "'utf-8' codec can't decode byte 0xe9",
@@ -125,7 +124,7 @@ REASONS: dict[bytes, str] = {
 }
 
 
-def test_files_are_decoded_as_python_does() -> None:
+def test_files_are_decoded_as_python_does():
     for number, (data, expected) in enumerate(DECODED.values()):
         write(**{f"src__good{number}": data})
         assert expected in read_program(Path(f"src/good{number}.py"))
@@ -139,7 +138,7 @@ def test_files_are_decoded_as_python_does() -> None:
         assert "\n" not in row["error"]
 
 
-def test_what_cannot_be_read_is_a_row_with_the_reason() -> None:
+def test_what_cannot_be_read_is_a_row_with_the_reason():
     write(src__good="x = 1")
     Path("src/loop.py").symlink_to("loop.py")
     Path("src/broken.py").symlink_to("nowhere.py")
@@ -156,7 +155,7 @@ def test_what_cannot_be_read_is_a_row_with_the_reason() -> None:
     assert measured("src/pipe.py")["src/pipe.py"]["error"]
 
 
-def test_names_that_are_no_text_or_tags() -> None:
+def test_names_that_are_no_text_or_tags():
     name = os.fsdecode(b"caf\xe9.py")
     Path(name).write_text(PROGRAM)
     Path("in.jsonl").write_text(json.dumps({"id": "</script><b>", "program": PROGRAM}))
@@ -169,7 +168,7 @@ def test_names_that_are_no_text_or_tags() -> None:
     assert "</script><b>" in Page(text).text
 
 
-def test_nothing_is_executed_or_imported() -> None:
+def test_nothing_is_executed_or_imported():
     write(a="open('executed', 'w')\nraise SystemExit(3)", conftest="import a")
     assert set(measured(".")) == {"a.py", "conftest.py"}
     assert not Path("executed").exists()
@@ -189,7 +188,7 @@ def test_nothing_is_executed_or_imported() -> None:
         (["tool", "--out", "o"], "the name of a Python file must end in .py"),
     ],
 )
-def test_wrong_usage_is_one_line(args: list[str], message: str) -> None:
+def test_wrong_usage_is_one_line(args, message):
     write(a="x = 1", tool__x="")
     shutil.rmtree("tool")
     Path("tool").write_text("#!/usr/bin/env python3\nprint(1)\n")
@@ -202,7 +201,7 @@ def test_wrong_usage_is_one_line(args: list[str], message: str) -> None:
     assert not Path("o").exists()
 
 
-def test_the_help_names_every_metric() -> None:
+def test_the_help_names_every_metric():
     assert set(MEANINGS) | {"structure"} == set(Metrics.__slots__)
     shown = metrics("--help").stdout
     assert all(f"  {name} " in shown for name in Metrics.__slots__)

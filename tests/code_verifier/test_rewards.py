@@ -11,7 +11,7 @@ import pytest
 from meanwhile import executing_fails
 from programs import python
 
-from code_verifier import Grade, Sandbox, SandboxUnavailable, Task, rewards
+from code_verifier import Grade, Sandbox, SandboxUnavailable, rewards
 from code_verifier.answers import find_answer, find_program, opened_thought, without_thoughts
 from code_verifier.errors import CodeVerifierError
 from code_verifier.rewards import completion_text, trl_reward, verifiers_reward
@@ -26,11 +26,11 @@ class Stub:
 
     workers = 1
 
-    def __init__(self, grade: Grade) -> None:
+    def __init__(self, grade):
         self.found = grade
-        self.asked: list[tuple[Task, str]] = []
+        self.asked = []
 
-    def grade(self, task: Task, answer: str, fail_fast: bool = False) -> Grade:
+    def grade(self, task, answer, fail_fast=False):
         self.asked.append((task, answer))
         return self.found
 
@@ -54,7 +54,7 @@ FAULT = Grade(0.0, "sandbox_error: the fork server was lost", status="sandbox_er
         ("", None),
     ],
 )
-def test_the_answer_in_a_completion(text: str, answer: str | None) -> None:
+def test_the_answer_in_a_completion(text, answer):
     assert find_answer(text) == answer
 
 
@@ -85,23 +85,23 @@ SEPARATED = "TEXT = 'a\x0cb\x1c\u2028'\n" + PROGRAM
         (FENCED + "```python\nprint(f(1))\n```", PROGRAM),
     ],
 )
-def test_the_program_in_a_completion(text: str, program: str) -> None:
+def test_the_program_in_a_completion(text, program):
     assert find_program(text, "f") == program
     if "print" not in text:
         assert find_answer(text) == program
 
 
 @pytest.mark.parametrize("language", ["bash", "sh", "console", "output", "text", "json", "cpp"])
-def test_no_block_of_another_kind_is_the_program(language: str) -> None:
+def test_no_block_of_another_kind_is_the_program(language):
     assert find_program(f"```{language}\nprint(1)\n```") is None
 
 
-def test_a_value_stands_in_the_last_block() -> None:
+def test_a_value_stands_in_the_last_block():
     assert find_answer(FENCED + "```output\n[1]\n```", value=True) == "[1]"
     assert find_answer("<answer>```input\n1, 2\n```\n```sh\nls\n```</answer>", True) == "1, 2"
 
 
-def test_hostile_completions_take_linear_work() -> None:
+def test_hostile_completions_take_linear_work():
     """Many openings; work that grows with their square would never end."""
     for text in (
         "```a`\n",
@@ -131,7 +131,7 @@ def test_hostile_completions_take_linear_work() -> None:
         "<|channel|>analysis<|message|>{}<|end|><|start|>assistant<|channel|>final<|message|>",
     ],
 )  # fmt: skip
-def test_no_draft_in_a_thought_is_an_answer(thought: str) -> None:
+def test_no_draft_in_a_thought_is_an_answer(thought):
     draft = FENCED.replace("x", "draft")
     opening, closing = thought.split("{}")
     mark = closing.removeprefix("<|end|><|start|>assistant")
@@ -148,13 +148,13 @@ def test_no_draft_in_a_thought_is_an_answer(thought: str) -> None:
 
 
 @pytest.mark.parametrize("mark", ["<think>", "</think>", "[/THINK]"])
-def test_marks_in_a_program_are_text(mark: str) -> None:
+def test_marks_in_a_program_are_text(mark):
     program = f"def f(x):\n    return x.split({mark!r})[-1] + r'{mark}.*'"
     assert find_program(f"<think>hm</think>\n```python\n{program}\n```") == program
     assert without_thoughts(f"a = {mark!r}") == f"a = {mark!r}"
 
 
-def test_prompts_tell_where_a_thought_begins(sandbox: Sandbox) -> None:
+def test_prompts_tell_where_a_thought_begins(sandbox):
     cut = "Let me try\n<answer>7</answer> No wait"
     prompts = ["Q<think>\n", "Q<think>\n", "Q<think>\n\n</think>\n", [{"role": "user"}]]
     completions = [cut, f"{cut}</think><answer>8</answer>", cut, cut]
@@ -163,7 +163,7 @@ def test_prompts_tell_where_a_thought_begins(sandbox: Sandbox) -> None:
     assert trl_reward(sandbox)(completions, **columns) == [1.0, 1.0, 1.0, 1.0]
 
 
-def test_the_text_of_a_completion() -> None:
+def test_the_text_of_a_completion():
     chat = [
         {"role": "assistant", "content": "first"},
         {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "image"}]},
@@ -176,7 +176,7 @@ def test_the_text_of_a_completion() -> None:
         assert completion_text(nothing) == ""
 
 
-def test_rewards_of_a_mixed_batch(sandbox: Sandbox) -> None:
+def test_rewards_of_a_mixed_batch(sandbox):
     reward = trl_reward(sandbox)
     assert reward.__name__ == "task_reward"
     chat = [{"role": "assistant", "content": "<answer>-3</answer>"}]
@@ -202,10 +202,10 @@ def test_rewards_of_a_mixed_batch(sandbox: Sandbox) -> None:
 
 
 def test_a_fault_of_ours_is_no_reward_and_equal_answers_are_judged_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     monkeypatch.setattr(rewards, "_faults", [])
-    broken: Any = Stub(FAULT)
+    broken = Stub(FAULT)
     columns = {name: [value] * 3 for name, value in ROW.items()}
     answers = ["<answer>3</answer>", "nothing", "<answer>3</answer>"]
     with pytest.warns(UserWarning, match="fork server was lost.*`code-verifier doctor`") as shown:
@@ -216,8 +216,8 @@ def test_a_fault_of_ours_is_no_reward_and_equal_answers_are_judged_once(
 
 
 def test_a_row_is_not_blamed_when_the_sandbox_fails_on_its_solution(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     monkeypatch.setattr(rewards, "_checked", set())
     own = "def f(x, seven=7):\n    return x"
     row = {"kind": ["code_f"], "program": [own], "inputs": [["3"]], "outputs": [["9"]]}
@@ -234,7 +234,7 @@ def test_a_row_is_not_blamed_when_the_sandbox_fails_on_its_solution(
             assert reward(answer, **row) == [0.0]
 
 
-def test_a_dataset_that_is_no_task_is_an_error() -> None:
+def test_a_dataset_that_is_no_task_is_an_error():
     reward = trl_reward()
     with pytest.raises(CodeVerifierError, match="kind"):
         reward(["<answer>1</answer>"], output=["1"])
@@ -242,14 +242,14 @@ def test_a_dataset_that_is_no_task_is_an_error() -> None:
         reward(["no answer"], kind=["code_o"], output=[None])
 
 
-def test_a_reward_function_can_be_sent_to_another_process() -> None:
+def test_a_reward_function_can_be_sent_to_another_process():
     columns = {name: [value] for name, value in ROW.items()}
     for given in (Sandbox(workers=1), None):
         copied = pickle.loads(pickle.dumps(trl_reward(given)))
         assert copied(["<answer>3</answer>"], **columns) == [1.0]
 
 
-def test_verifiers_functions(sandbox: Sandbox) -> None:
+def test_verifiers_functions(sandbox):
     reward = verifiers_reward(sandbox)
     for text, score in (("<answer>3</answer>", 1.0), ("<answer>4</answer>", 0.0), ("3", 0.0)):
         trace = SimpleNamespace(last_reply=text)
@@ -263,6 +263,6 @@ def test_verifiers_functions(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.skipif(not EXAMPLES.is_dir(), reason="the examples are not there")
-def test_the_plain_example() -> None:
+def test_the_plain_example():
     said = python(EXAMPLES / "plain.py")
     assert said.split() == ["[1,", "2,", "3]", "nondeterministic", "1.0", "0.0"]

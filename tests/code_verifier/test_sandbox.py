@@ -3,8 +3,6 @@
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -20,14 +18,14 @@ from code_verifier import CodeVerifierError, Limits, Sandbox
     ],
     ids=["at once", "in lumps", "in drops"],
 )
-def test_memory_runs_out(small: Sandbox, program: str) -> None:
+def test_memory_runs_out(small, program):
     assert small.check(program, "1").status == "memory"
 
 
-def test_many_are_lazy_and_in_order(sandbox: Sandbox) -> None:
+def test_many_are_lazy_and_in_order(sandbox):
     taken = 0
 
-    def pairs() -> Iterator[tuple[str, str]]:
+    def pairs():
         nonlocal taken
         while True:
             taken += 1
@@ -36,7 +34,7 @@ def test_many_are_lazy_and_in_order(sandbox: Sandbox) -> None:
     stream = sandbox.check_many(pairs())
     assert [next(stream).output for _ in range(30)] == [str(i) for i in range(1, 31)]
     assert taken <= 30 + 8 * sandbox.workers
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
 
 
 @pytest.mark.parametrize(
@@ -49,14 +47,14 @@ def test_many_are_lazy_and_in_order(sandbox: Sandbox) -> None:
     ],
     ids=["input", "inside an input", "program", "loop of a program"],
 )
-def test_a_set_is_in_the_order_of_python(sandbox: Sandbox, program: str, input: str) -> None:
+def test_a_set_is_in_the_order_of_python(sandbox, program, input):
     numbers = random.Random(1)
     sets = [[8, 0], [59, 35, 22], [1, 2, 3, 17, 33]]
     sets += [[numbers.randint(-9, 300) for _ in range(n)] for n in range(1, 20)]
     texts = ["{" + ", ".join(map(str, members)) + "}" for members in sets]
     pairs = [(program.replace("{SET}", text), input.replace("{SET}", text)) for text in texts]
     for (text, call), verdict in zip(pairs, sandbox.run_many(pairs), strict=True):
-        names: dict[str, Any] = {}
+        names = {}
         exec(text, names)
         assert (verdict.status, verdict.output) == ("ok", str(eval(f"f({call})", names))), call
 
@@ -80,9 +78,7 @@ def test_a_set_is_in_the_order_of_python(sandbox: Sandbox, program: str, input: 
         ("def f(x):\n    return x", "-1j", "(-0.0-1.0j)"),
     ],
 )
-def test_an_input_is_what_python_makes_of_its_text(
-    sandbox: Sandbox, program: str, input: str, output: str
-) -> None:
+def test_an_input_is_what_python_makes_of_its_text(sandbox, program, input, output):
     assert sandbox.check(program, input).output == output
 
 
@@ -90,9 +86,7 @@ def test_an_input_is_what_python_makes_of_its_text(
     ("empty", "input"),
     [("s", "set(), 'ad'"), ("s[0]", "[ｓet()], 'ad'"), ("s[0]", "(set(),), 'ad'")],
 )
-def test_an_empty_set_of_an_input_is_a_source_of_chance(
-    sandbox: Sandbox, empty: str, input: str
-) -> None:
+def test_an_empty_set_of_an_input_is_a_source_of_chance(sandbox, empty, input):
     program = f"def f(s, x):\n    {empty}.update(x)\n    return {empty}.pop()"
     assert sandbox.check(program, input).status == "nondeterministic"
 
@@ -117,20 +111,20 @@ except SandboxUnavailable as error:
 """
 
 
-def test_no_process_or_descriptor_stays_behind() -> None:
+def test_no_process_or_descriptor_stays_behind():
     """In a process of its own: here the sandboxes of other tests come to their ends."""
     done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert "the sandbox is closed" in done.stdout
 
 
-def test_wrong_use_is_refused() -> None:
+def test_wrong_use_is_refused():
     for make in (lambda: Sandbox(workers=0), lambda: Sandbox(runs=1), lambda: Limits(wall_s=-1)):
         with pytest.raises(CodeVerifierError, match="expected"):
             make()
 
 
-def test_an_endless_input_times_out_alone() -> None:
+def test_an_endless_input_times_out_alone():
     program = "def f(x):\n    while x == 2: pass\n    return x * 10"
     with Sandbox(workers=1, limits=Limits(wall_s=60.0, cpu_s=0.4)) as sandbox:
         for ask in (sandbox.run_many, sandbox.check_many):
@@ -139,7 +133,7 @@ def test_an_endless_input_times_out_alone() -> None:
             assert [verdict.output for verdict in verdicts] == ["10", None, "30"]
 
 
-def test_a_crash_takes_no_other_input_with_it(one: Sandbox) -> None:
+def test_a_crash_takes_no_other_input_with_it(one):
     program = (
         "def f(x):\n    if x != 2: return x\n    it = iter(())\n"
         "    for _ in range(300_000): it = filter(None, it)\n    del it\n    return x"
@@ -149,14 +143,14 @@ def test_a_crash_takes_no_other_input_with_it(one: Sandbox) -> None:
     assert verdicts[1].status == one.run(program, "2").status
 
 
-def test_a_program_that_is_no_text_raises_when_its_result_is_read(one: Sandbox) -> None:
-    stream = one.run_many([("def f(x):\n    return x", "0"), (1, "1")])  # type: ignore[list-item]
+def test_a_program_that_is_no_text_raises_when_its_result_is_read(one):
+    stream = one.run_many([("def f(x):\n    return x", "0"), (1, "1")])
     assert next(stream).output == "0"
     with pytest.raises(CodeVerifierError, match="expected a text"):
         next(stream)
 
 
-def test_integers_have_the_digits_of_the_limits() -> None:
+def test_integers_have_the_digits_of_the_limits():
     with Sandbox(workers=1, limits=Limits(wall_s=60.0, int_digits=700)) as sandbox:
         program = "def f(x):\n    return len(str(10 ** x))"
         assert sandbox.run(program, "699").output == "700"

@@ -3,25 +3,24 @@
 import math
 import tracemalloc
 from fractions import Fraction
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from code_verifier import Calls, LiteralError, ScriptRunner, Value, read_value
+from code_verifier import LiteralError, Value, read_value
 from code_verifier.scripts.runner import read_report
 
 
-def call(runner: ScriptRunner, program: str, *inputs: tuple[Any, ...], **changes: Any) -> Calls:
+def call(runner, program, *inputs, **changes):
     inputs = inputs or ((1,),)
     return runner.call(program, "f", inputs, [0.3] * len(inputs), **(LIMITS | changes))
 
 
-LIMITS: dict[str, Any] = {"module_s": 0.3, "total_s": 0.5}
+LIMITS = {"module_s": 0.3, "total_s": 0.5}
 
 
-def test_values_come_back_as_data(runner: ScriptRunner) -> None:
+def test_values_come_back_as_data(runner):
     calls = call(runner, "def f(*x): return x", (1, 2.5), ("a", None), ({1: {2}},), (1j, b"x"))
     assert (calls.status, calls.call) == ("ok", 4)
     texts = [value.text for value in calls.values]
@@ -29,7 +28,7 @@ def test_values_come_back_as_data(runner: ScriptRunner) -> None:
     assert {value.type_name for value in calls.values} == {"tuple"}
 
 
-def test_the_standard_library_is_there(runner: ScriptRunner) -> None:
+def test_the_standard_library_is_there(runner):
     names = "re math collections threading dataclasses typing json datetime random sqlite3 logging"
     program = f"import {', '.join(names.split())}\nfrom collections import abc\ndef f(x): return x"
     assert call(runner, program).status == "ok"
@@ -55,7 +54,7 @@ ARRAYS = {
 }
 
 
-def test_arrays_are_lists_and_numbers_what_they_equal(runner: ScriptRunner) -> None:
+def test_arrays_are_lists_and_numbers_what_they_equal(runner):
     pytest.importorskip("numpy")
     program = (
         "import numpy as np, numpy.ma, numpy.testing\n"
@@ -103,7 +102,7 @@ def test_arrays_are_lists_and_numbers_what_they_equal(runner: ScriptRunner) -> N
         ("def f(x): return type('A' * 2**21, (), {})()", "too_long", "output"),
     ],
 )
-def test_endings(runner: ScriptRunner, program: str, status: str, reason: str) -> None:
+def test_endings(runner, program, status, reason):
     calls = call(runner, program, output_bytes=1 << 20)
     assert calls.status == status
     # A busy machine ends it by real time, before it has used up what it may.
@@ -123,17 +122,17 @@ def f(n):
 WAITS = "import threading\nevent = threading.Event()\ndef f(n):\n    while n: event.wait(0.005)"
 
 
-def test_threads_are_limited(runner: ScriptRunner) -> None:
+def test_threads_are_limited(runner):
     assert call(runner, STARTS_THREADS, (3000,)).values[0].text == "63"
 
 
-def test_a_program_that_waits_by_polling_has_an_end(runner: ScriptRunner) -> None:
+def test_a_program_that_waits_by_polling_has_an_end(runner):
     """Of real time it may take ten times its processor time, for each call."""
     calls = call(runner, WAITS, (0,), (1,), *[(0,)] * 99, total_s=1e6)
     assert (len(calls.values), calls.status, calls.call) == (1, "timeout", 0)
 
 
-def test_values_before_an_end_are_kept(runner: ScriptRunner) -> None:
+def test_values_before_an_end_are_kept(runner):
     calls = call(runner, "def f(x): return 1 // x", (1,), (1,), (0,), (1,))
     assert (len(calls.values), calls.status, calls.call) == (2, "exception", 3)
 
@@ -146,19 +145,19 @@ FORGED = (
 
 
 @pytest.mark.parametrize("text", FORGED)
-def test_texts_of_values_may_be_forged(text: str) -> None:
+def test_texts_of_values_may_be_forged(text):
     with pytest.raises(LiteralError):
         read_value(text)
 
 
-def test_long_texts_are_left_out(runner: ScriptRunner) -> None:
+def test_long_texts_are_left_out(runner):
     program = "def f(x): return 'a' * x"
     calls = call(runner, program, (9,), (99,), (98,), text_chars=20)
     assert [value.text is None for value in calls.values] == [False, True, True]
     assert [value.chars for value in calls.values] == [11, 101, 100]
 
 
-def test_scripts_have_a_real_file(runner: ScriptRunner) -> None:
+def test_scripts_have_a_real_file(runner):
     program = "import sys\nprint(sys.stdin.readline().strip(), sys.stdin.buffer.read())"
     run = runner.run(program, "é\nb", cpu_s=1.0)
     assert (run.status, run.output) == ("ok", "é b''\n".encode())  # the text layer read ahead
@@ -186,7 +185,7 @@ def test_scripts_have_a_real_file(runner: ScriptRunner) -> None:
         (b"\xff\n", 0, None),
     ],
 )
-def test_reports_may_be_forged(data: bytes, values: int, status: str | None) -> None:
+def test_reports_may_be_forged(data, values, status):
     found, end = read_report(data, 1)
     assert (len(found), end and end[0]) == (values, status)
 
@@ -202,7 +201,7 @@ HUGE = (
 
 
 @pytest.mark.parametrize("data", HUGE, ids=["numbers", "lists", "a text", "deep", "end", "lines"])
-def test_a_forged_report_costs_the_caller_nothing(data: bytes) -> None:
+def test_a_forged_report_costs_the_caller_nothing(data):
     tracemalloc.start()
     try:
         assert read_report(data, 1) == ([], None)
@@ -225,7 +224,7 @@ EQUAL = (
 )
 
 
-def test_values_have_one_digest_where_they_are_equal_and_only_there() -> None:
+def test_values_have_one_digest_where_they_are_equal_and_only_there():
     digests = [{Value.of(value).digest for value in values} for values in EQUAL]
     assert [len(found) for found in digests] == [1] * len(EQUAL)
     assert len(set.union(*digests)) == len(EQUAL)
@@ -248,11 +247,11 @@ NESTED = st.recursive(
 
 @settings(max_examples=500)
 @given(NESTED, NESTED)
-def test_digests_are_equal_exactly_where_values_are(left: Any, right: Any) -> None:
+def test_digests_are_equal_exactly_where_values_are(left, right):
     assert (Value.of(left).digest == Value.of(right).digest) == (left == right)
 
 
-def test_texts_of_values_read_back() -> None:
+def test_texts_of_values_read_back():
     plain = (1, -2.5, [1, (2, "x")], {1: {2, 3}}, set(), frozenset({1}), 1 - 2j, bytearray(b"x"))
     for value in (*plain, b"a", 10**5000, {(1,): None}, -0.0, float("-inf")):
         found = Value.of(value)
@@ -286,7 +285,7 @@ def f(x):
 """
 
 
-def test_no_program_is_found_in_the_memory_of_a_later_one(runner: ScriptRunner) -> None:
+def test_no_program_is_found_in_the_memory_of_a_later_one(runner):
     note = "".join(f"# the solution, line {number}\n" for number in range(200))
     marker = b"the solution, line 17"
     for _ in range(3):
@@ -299,7 +298,7 @@ def test_no_program_is_found_in_the_memory_of_a_later_one(runner: ScriptRunner) 
     assert marker not in later.output
 
 
-def test_no_program_leaves_a_note_for_a_later_one(runner: ScriptRunner) -> None:
+def test_no_program_leaves_a_note_for_a_later_one(runner):
     find = "import sys\nframe = sys._getframe()\n"
     find += "while 'room' not in frame.f_locals: frame = frame.f_back\n"
     find += "page = frame.f_locals['room']\n"
@@ -308,5 +307,5 @@ def test_no_program_leaves_a_note_for_a_later_one(runner: ScriptRunner) -> None:
     assert runner.run(find + "print(bytes(page).strip(b'\\0'))", "", cpu_s=1.0).output == b"b''\n"
 
 
-def test_no_program_has_its_server_signalled(runner: ScriptRunner) -> None:
+def test_no_program_has_its_server_signalled(runner):
     assert call(runner, ASKS_TO_BE_SIGNALLED, output_bytes=1 << 20).status != "sandbox_error"

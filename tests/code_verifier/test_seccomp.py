@@ -14,7 +14,7 @@ ARCHES = {"x86_64": X86, "aarch64": ARM}
 FILE, EXECUTABLE = 1 << 32, 4
 
 
-def numbers(text: str) -> dict[str, int]:
+def numbers(text):
     """System-call numbers by name, from a text of both in turn."""
     words = text.split()
     return dict(zip(words[::2], map(int, words[1::2]), strict=True))
@@ -54,7 +54,7 @@ READ, WRITE = {"x86_64": 0, "aarch64": 63}, {"x86_64": 1, "aarch64": 64}
 MAPPING = {"x86_64": {"mmap": 9, "mprotect": 10}, "aarch64": {"mmap": 222, "mprotect": 226}}
 
 
-def decide(program: bytes, arch: int, number: int, *args: int) -> int:
+def decide(program, arch, number, *args):
     """What a filter answers: an interpreter of the part of classic BPF that filters may use."""
     six = (*args, *(0,) * (6 - len(args)))
     data = struct.pack("<iIQ6Q", number - (1 << 32) * (number >> 31), arch, 0, *six)
@@ -80,7 +80,7 @@ def decide(program: bytes, arch: int, number: int, *args: int) -> int:
             raise AssertionError(f"an instruction that the kernel would refuse: {code:#x}")
 
 
-def built(machine: str, write_fd: int | None = None, read_fd: int | None = None) -> bytes:
+def built(machine, write_fd=None, read_fd=None):
     program = build(write_fd, read_fd, machine=machine)
     assert len(program) % 8 == 0
     assert len(program) // 8 <= 4096  # BPF_MAXINSNS
@@ -92,9 +92,7 @@ machines = pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 
 @machines
 @pytest.mark.parametrize("descriptors", [(None, None), (1, 0)], ids=["child", "reader"])
-def test_every_number_gets_what_the_table_says(
-    machine: str, descriptors: tuple[int | None, int | None]
-) -> None:
+def test_every_number_gets_what_the_table_says(machine, descriptors):
     program = built(machine, *descriptors)
     allowed = set(ALLOWED[machine].values()) | set(MAPPING[machine].values())
     refused = set(REFUSED[machine].values()) | {READ[machine], WRITE[machine]}
@@ -104,14 +102,14 @@ def test_every_number_gets_what_the_table_says(
 
 
 @machines
-def test_other_architectures_are_killed(machine: str) -> None:
+def test_other_architectures_are_killed(machine):
     program = built(machine)
     for arch in {X86, ARM, I386, OLD_ARM, RISCV, 0} - {ARCHES[machine]}:
         for number in range(512):
             assert decide(program, arch, number, 3) == KILL
 
 
-def test_the_x32_numbers_are_killed() -> None:
+def test_the_x32_numbers_are_killed():
     program = built("x86_64")
     for number in range(1024):
         assert decide(program, X86, 0x40000000 | number, 3) == KILL
@@ -121,9 +119,7 @@ def test_the_x32_numbers_are_killed() -> None:
 
 @machines
 @pytest.mark.parametrize("descriptors", [(None, None), (1, 0)], ids=["child", "reader"])
-def test_a_process_writes_and_reads_its_own_descriptors_only(
-    machine: str, descriptors: tuple[int | None, int | None]
-) -> None:
+def test_a_process_writes_and_reads_its_own_descriptors_only(machine, descriptors):
     program, arch = built(machine, *descriptors), ARCHES[machine]
     for call, own in zip((WRITE, READ), descriptors, strict=True):
         for fd in (0, 1, 2, 3, 4, 15, 255, 2**31, 2**32 - 1, FILE, FILE | 1, FILE | 3, 3 << 32):
@@ -135,7 +131,7 @@ def test_a_process_writes_and_reads_its_own_descriptors_only(
 
 @machines
 @pytest.mark.parametrize("call", ["mmap", "mprotect"])
-def test_no_memory_becomes_executable(machine: str, call: str) -> None:
+def test_no_memory_becomes_executable(machine, call):
     program, arch, number = built(machine), ARCHES[machine], MAPPING[machine][call]
     for protection in range(16):
         expected = FAIL if protection & EXECUTABLE else ALLOW
@@ -144,13 +140,13 @@ def test_no_memory_becomes_executable(machine: str, call: str) -> None:
         assert decide(program, arch, number, 0, 4096, high) == expected
 
 
-def test_other_machines_get_no_filter() -> None:
+def test_other_machines_get_no_filter():
     assert build(machine="riscv64") is None
     assert set(TABLES) == {"x86_64", "aarch64"}
 
 
 @machines
-def test_an_ordinary_program_names_no_owner_of_a_descriptor(machine: str) -> None:
+def test_an_ordinary_program_names_no_owner_of_a_descriptor(machine):
     program = build(machine=machine, mild=True)
     number = REFUSED[machine]["fcntl"]
     for command in (*range(40), 1024, 1030, 2**31, 2**32 - 1):

@@ -8,11 +8,9 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from meanwhile import dying, serving
@@ -22,12 +20,12 @@ from code_verifier.serve import Server
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server():
     with serving(Server(0, workers=2, queue=64)) as opened:
         yield opened
 
 
-def post(server: Server, request: Any, path: str = "/run_code") -> tuple[int, Any]:
+def post(server, request, path="/run_code"):
     """The status and the JSON of a response."""
     data = request if isinstance(request, bytes) else json.dumps(request).encode()
     url = server.url.removesuffix("/run_code") + path
@@ -39,7 +37,7 @@ def post(server: Server, request: Any, path: str = "/run_code") -> tuple[int, An
             return error.code, json.load(error)
 
 
-def run(server: Server, code: str, **more: Any) -> Any:
+def run(server, code, **more):
     status, found = post(server, {"code": code, "language": "python", **more})
     assert status == 200
     assert found["compile_result"] is None
@@ -62,9 +60,7 @@ def run(server: Server, code: str, **more: Any) -> Any:
         ("import numpy\nprint(numpy.arange(3).sum())", "Success", 0, "3\n", ""),
     ],
 )
-def test_a_program(
-    server: Server, code: str, status: str, exit_code: int, output: str, error: str
-) -> None:
+def test_a_program(server, code, status, exit_code, output, error):
     if "numpy" in code:
         pytest.importorskip("numpy")
     found = run(server, code, stdin="def", compile_timeout=10, memory_limit_MB=1024)
@@ -75,14 +71,14 @@ def test_a_program(
     assert result["execution_time"] >= 0
 
 
-def test_a_program_over_its_time(server: Server) -> None:
+def test_a_program_over_its_time(server):
     found = run(server, "while True: pass", run_timeout=0.2)
     assert found["status"] == "Failed"
     assert found["run_result"]["status"] == "TimeLimitExceeded"
     assert found["run_result"]["return_code"] is None
 
 
-def test_files_are_read_and_imported_from_memory(server: Server) -> None:
+def test_files_are_read_and_imported_from_memory(server):
     pytest.importorskip("numpy")
     files = {"a.txt": "héllo\n", "m.py": "import numpy\nfrom n import x\n", "n.py": "x: int = 7"}
     encoded = {name: base64.b64encode(text.encode()).decode() for name, text in files.items()}
@@ -107,16 +103,14 @@ def test_files_are_read_and_imported_from_memory(server: Server) -> None:
         ("os.path.getsize('a.txt'), os.path.isdir('m'), Path('b').exists()", "3 True False"),
     ],
 )
-def test_files_are_found_by_the_usual_ways_of_reading(
-    server: Server, read: str, output: str
-) -> None:
+def test_files_are_found_by_the_usual_ways_of_reading(server, read, output):
     files = {"a.txt": base64.encodebytes(b"hey").decode(), "m/b.txt": None}
     code = "import codecs, os, runpy\nfrom pathlib import Path\n"
     code += f"print({read})"
     assert run(server, code, files=files)["run_result"]["stdout"] == output + "\n"
 
 
-def raw(server: Server, data: bytes) -> bytes:
+def raw(server, data):
     """What comes back for bytes that a client sends."""
     with socket.create_connection(server.server_address, timeout=30) as client:
         client.sendall(data)
@@ -148,13 +142,13 @@ BODY = b'{"code": "print(1)"}'
         ("Host: LOCALHOST:80\r\nOrigin: http://127.0.0.1:PORT\r\nContent-Length: 20", 200),
     ],
 )
-def test_strangers_and_nonsense_are_refused(server: Server, head: str, status: int) -> None:
+def test_strangers_and_nonsense_are_refused(server, head, status):
     head = head.replace("PORT", str(server.server_port))
     data = f"POST /run_code HTTP/1.1\r\n{head}\r\nConnection: close\r\n\r\n".encode("latin-1")
     assert raw(server, data + BODY).startswith(f"HTTP/1.1 {status} ".encode())
 
 
-def test_a_request_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_does_not_arrive_is_given_up(monkeypatch):
     with serving(Server(0, workers=1, queue=1)) as server:
         monkeypatch.setattr(server.RequestHandlerClass, "timeout", 0.5)
         head = b"POST /run_code HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n"
@@ -164,7 +158,7 @@ def test_a_request_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPa
         assert run(server, "print(1)")["status"] == "Success"
 
 
-def test_a_body_that_trickles_in_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_trickles_in_is_given_up(monkeypatch):
     """Though something of it always arrives in time; every look at the clock takes 9 s here."""
     monkeypatch.setattr(serve, "time", SimpleNamespace(monotonic=count(0.0, 9.0).__next__))
     with (
@@ -199,23 +193,21 @@ def test_a_body_that_trickles_in_is_given_up(monkeypatch: pytest.MonkeyPatch) ->
         ({"code": "1", "files": {"a": "some text"}}, 400, "base64"),
     ],
 )
-def test_what_cannot_be_used_is_refused(
-    server: Server, request_: Any, status: int, line: str
-) -> None:
+def test_what_cannot_be_used_is_refused(server, request_, status, line):
     found, answer = post(server, request_)
     assert found == status
     assert line in answer["detail"]
     assert "\n" not in answer["detail"]
 
 
-def test_other_addresses_are_refused(server: Server) -> None:
+def test_other_addresses_are_refused(server):
     assert post(server, {}, "/run_jupyter")[0] == 404
     ping = server.url.replace("/run_code", "/v1/ping")
     with urllib.request.urlopen(ping) as response:
         assert json.load(response) == "pong"
 
 
-def test_a_full_server_refuses_before_it_reads(server: Server) -> None:
+def test_a_full_server_refuses_before_it_reads(server):
     for _ in range(64):
         assert server.places.acquire(timeout=10)
     try:
@@ -230,13 +222,13 @@ def test_a_full_server_refuses_before_it_reads(server: Server) -> None:
     assert run(server, "1")["status"] == "Success"
 
 
-def test_many_clients_get_their_own_answers(server: Server) -> None:
+def test_many_clients_get_their_own_answers(server):
     with ThreadPoolExecutor(16) as pool:
         found = list(pool.map(lambda k: run(server, f"print({k})"), range(60)))
     assert [one["run_result"]["stdout"] for one in found] == [f"{k}\n" for k in range(60)]
 
 
-def test_a_fault_of_the_sandbox_is_one_of_its_own(server: Server) -> None:
+def test_a_fault_of_the_sandbox_is_one_of_its_own(server):
     with dying(server.runner._pool):
         found = run(server, "while True: pass")
     assert (found["status"], found["run_result"]) == ("SandboxError", None)
@@ -244,7 +236,7 @@ def test_a_fault_of_the_sandbox_is_one_of_its_own(server: Server) -> None:
     assert run(server, "1")["status"] == "Success"
 
 
-def test_the_command_serves_until_it_is_stopped() -> None:
+def test_the_command_serves_until_it_is_stopped():
     command = [sys.executable, "-m", "code_verifier", "serve", "--port", "0", "--workers", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         url, _, rest = process.stdout.readline().partition(" ")
@@ -257,7 +249,7 @@ def test_the_command_serves_until_it_is_stopped() -> None:
         assert process.wait() == 0
 
 
-def test_a_port_in_use_is_one_line_with_the_option() -> None:
+def test_a_port_in_use_is_one_line_with_the_option():
     with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as other:
         port = other.getsockname()[1]
         command = [sys.executable, "-m", "code_verifier", "serve", "--port", str(port)]

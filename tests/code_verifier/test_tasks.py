@@ -1,7 +1,6 @@
 """Proposals are accepted or refused with a reason, answers are judged, and rows read as tasks."""
 
 import json
-from typing import Any
 
 import pytest
 
@@ -22,7 +21,7 @@ from code_verifier.grading import grade_answer
 SQUARE = "def f(x):\n    total = x * x + 1\n    return total"
 
 
-def test_a_pair_becomes_a_task(sandbox: Sandbox) -> None:
+def test_a_pair_becomes_a_task(sandbox):
     found = sandbox.validate(Proposal("code_o", SQUARE, input=" 3  # three"))
     assert found.status == "ok"
     assert (found.task.input, found.task.output) == ("3", "10")
@@ -30,14 +29,14 @@ def test_a_pair_becomes_a_task(sandbox: Sandbox) -> None:
     assert again.id == found.task.id != ""
 
 
-def test_a_function_proposal_shows_the_first_half(sandbox: Sandbox) -> None:
+def test_a_function_proposal_shows_the_first_half(sandbox):
     proposal = Proposal("code_f", SQUARE, inputs=("1", "2", "3", "4", "5"), message="grows fast")
     (found,) = sandbox.validate_many([proposal])
     assert found.task.visible == 2
     assert found.task.outputs == ("2", "5", "10", "17", "26")
 
 
-def test_program_answers_must_pass_all_hidden_examples(sandbox: Sandbox) -> None:
+def test_program_answers_must_pass_all_hidden_examples(sandbox):
     task = Task(
         "code_f", SQUARE, inputs=("1", "2", "3", "4"), outputs=("2", "5", "10", "17"), visible=2
     )
@@ -54,7 +53,7 @@ def test_program_answers_must_pass_all_hidden_examples(sandbox: Sandbox) -> None
     assert "syntax_error" in sandbox.grade(task, "def f(").reason
 
 
-def test_a_grade_says_what_became_of_the_answer(sandbox: Sandbox) -> None:
+def test_a_grade_says_what_became_of_the_answer(sandbox):
     task = Task("code_i", SQUARE, output="10")
     for answer, status in (("3", "ok"), ("4", "ok"), ("'a'", "exception"), ("g()", "not_literal")):
         found = sandbox.grade(task, answer)
@@ -62,7 +61,7 @@ def test_a_grade_says_what_became_of_the_answer(sandbox: Sandbox) -> None:
     assert sandbox.grade(Task("code_o", "", output="9"), "(").status == "not_literal"
 
 
-def test_one_hidden_example_that_faults_makes_the_grade_a_fault() -> None:
+def test_one_hidden_example_that_faults_makes_the_grade_a_fault():
     """Wherever it is, and whatever the other examples said."""
     for statuses in (
         ("ok", "sandbox_error", "ok"),
@@ -70,7 +69,7 @@ def test_one_hidden_example_that_faults_makes_the_grade_a_fault() -> None:
         ("sandbox_error", "ok"),
     ):
 
-        def run(program: str, given: str, statuses: tuple[str, ...] = statuses) -> Verdict:
+        def run(program, given, statuses=statuses):
             status = statuses[int(given) - 1]
             return Verdict(status, given if status == "ok" else None, "gone", 0.0, 1)
 
@@ -79,7 +78,7 @@ def test_one_hidden_example_that_faults_makes_the_grade_a_fault() -> None:
         assert found == Grade(0.0, "sandbox_error: gone", status=Status.SANDBOX_ERROR)
 
 
-def test_tasks_that_cannot_be_judged_are_refused(sandbox: Sandbox) -> None:
+def test_tasks_that_cannot_be_judged_are_refused(sandbox):
     for task in (
         Task("code_o", SQUARE),
         Task("code_i", SQUARE, output="nan"),
@@ -95,7 +94,7 @@ def test_tasks_that_cannot_be_judged_are_refused(sandbox: Sandbox) -> None:
         Task("code_f", SQUARE, inputs=("1",))
 
 
-def test_comments_and_docstrings_go() -> None:
+def test_comments_and_docstrings_go():
     program = 'def f(x):\n    """The answer is 42."""\n    # 42\n    return "# not a comment"'
     assert strip_comments(program) == "def f(x):\n    return '# not a comment'"
     assert strip_comments('def f():\n    "only"') == "def f():\n    pass"
@@ -105,7 +104,7 @@ def test_comments_and_docstrings_go() -> None:
         strip_comments("def f(")
 
 
-def test_inputs_and_outputs_of_any_allowed_size_are_judged() -> None:
+def test_inputs_and_outputs_of_any_allowed_size_are_judged():
     with Sandbox(workers=1, limits=Limits(wall_s=30, output_chars=300_000)) as wide:
         program = "def f(n):\n    return 'x' * n"
         task = wide.validate(Proposal("code_i", program, input="200_000")).task
@@ -117,8 +116,8 @@ def test_inputs_and_outputs_of_any_allowed_size_are_judged() -> None:
         assert huge.status == "too_long"
 
 
-PAIR: dict[str, Any] = {"kind": "code_o", "program": SQUARE, "input": "3", "output": "9"}
-EXAMPLES: dict[str, Any] = {"kind": "code_f", "inputs": ["1", "2"], "outputs": ["1", "4"]}
+PAIR = {"kind": "code_o", "program": SQUARE, "input": "3", "output": "9"}
+EXAMPLES = {"kind": "code_f", "inputs": ["1", "2"], "outputs": ["1", "4"]}
 TASKS = (
     Task("code_o", SQUARE, "3", "9").with_id(),
     Task("code_i", SQUARE, None, "9", id="7"),
@@ -128,7 +127,7 @@ TASKS = (
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_a_task_comes_back_from_its_row(task: Task) -> None:
+def test_a_task_comes_back_from_its_row(task):
     row = json.loads(json.dumps(task.to_row()))
     assert Task.from_row(row) == task
     assert Task.from_row(row | {"step": 3, "metrics": None}) == task
@@ -137,7 +136,7 @@ def test_a_task_comes_back_from_its_row(task: Task) -> None:
     ]
 
 
-def test_a_row_needs_only_what_an_answer_is_judged_by() -> None:
+def test_a_row_needs_only_what_an_answer_is_judged_by():
     assert Task.from_row({"kind": "code_o", "output": "9"}) == Task("code_o", "", output="9")
     azr = {"id": 7, "kind": "code_i", "snippet": SQUARE, "imports": ["import math"], "output": "9"}
     found = Task.from_row(azr)
@@ -171,13 +170,13 @@ def test_a_row_needs_only_what_an_answer_is_judged_by() -> None:
         (EXAMPLES | {"program": SQUARE, "visible": 3}, "visible is 3; expected 0 to 2"),
     ],
 )
-def test_a_row_that_is_no_task_is_refused_in_one_line(row: dict[str, Any], message: str) -> None:
+def test_a_row_that_is_no_task_is_refused_in_one_line(row, message):
     with pytest.raises(CodeVerifierError) as error:
         Task.from_row(row, complete=True)
     assert str(error.value) == message
 
 
-def test_an_integer_without_a_text_in_base_10_is_no_error(sandbox: Sandbox) -> None:
+def test_an_integer_without_a_text_in_base_10_is_no_error(sandbox):
     """Python reads it, and would refuse to write it."""
     program = f"def f(x, y=0x{'f' * 3600}):\n    return x if x < y else 0"
     with pytest.raises(ProgramError, match="rewritten"):

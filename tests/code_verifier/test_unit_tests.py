@@ -8,7 +8,6 @@ import tracemalloc
 import zlib
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
 from meanwhile import dying
@@ -17,7 +16,6 @@ from code_verifier import (
     CodeVerifierError,
     Grade,
     SandboxUnavailable,
-    ScriptRunner,
     rewards,
     scripts,
 )
@@ -26,11 +24,11 @@ from code_verifier.scripts.grades import equal_output, run_tests
 from code_verifier.scripts.suites import read_tests
 
 _FILE = Path(__file__).parent / "corpus" / "unit_tests.toml"
-CORPUS: dict[str, Any] = tomllib.loads(_FILE.read_text(encoding="utf-8"))
-CHECKS: dict[str, Any] = tomllib.loads(_FILE.with_name("checks.toml").read_text(encoding="utf-8"))
+CORPUS = tomllib.loads(_FILE.read_text(encoding="utf-8"))
+CHECKS = tomllib.loads(_FILE.with_name("checks.toml").read_text(encoding="utf-8"))
 
 
-def packed(data: bytes) -> str:
+def packed(data):
     """Hidden tests as LiveCodeBench has them."""
     return base64.b64encode(zlib.compress(data)).decode()
 
@@ -116,9 +114,7 @@ ADD = "def add(a, b):\n    return a + b"
          "def first(a: List[int], b: Deque): return a + b", "def first(a): return a"),
     ],
 )  # fmt: skip
-def test_right_and_wrong_programs(
-    runner: ScriptRunner, row: dict[str, Any], right: str, wrong: str
-) -> None:
+def test_right_and_wrong_programs(runner, row, right, wrong):
     if "numpy" in right:
         pytest.importorskip("numpy")
     tests = read_tests(row)
@@ -143,7 +139,7 @@ class Opaque:
 }
 
 
-def defined(program: str) -> str:
+def defined(program):
     """A program with the definitions of the classes that it uses."""
     return "".join(text for name, text in DEFINITIONS.items() if name in program) + program
 
@@ -176,7 +172,7 @@ def defined(program: str) -> str:
         {"entry_point": "f", "test": "def check(f):\n    for x in [3]: assert f(x) == x + 1"},
     ],
 )
-def test_a_deceitful_program_fails(runner: ScriptRunner, program: str, row: dict[str, Any]) -> None:
+def test_a_deceitful_program_fails(runner, program, row):
     found = run_tests(runner, defined(program), read_tests(row), 0.15)
     assert (found.score, found.judged) == (0.0, True)
 
@@ -216,16 +212,16 @@ def test_a_deceitful_program_fails(runner: ScriptRunner, program: str, row: dict
         ({"entry_point": "f", "inputs": ["2"], "outputs": ["two"]}, "its output 'two' is neither"),
     ],
 )
-def test_a_row_without_tests_is_an_error(row: dict[str, Any], message: str) -> None:
+def test_a_row_without_tests_is_an_error(row, message):
     with pytest.raises(CodeVerifierError, match=message):
         read_tests(row)
 
 
-def fence(program: str) -> str:
+def fence(program):
     return f"Here it is:\n```python\n{program}\n```"
 
 
-def test_the_reward_of_a_batch() -> None:
+def test_the_reward_of_a_batch():
     reward = rewards.tests_reward()
     assert reward.__name__ == "tests_reward"
     rows = [MBPP, MBPP, ECHO, CALLS | {"inputs": json.loads(json.dumps(CALLS["inputs"]))}]
@@ -242,14 +238,14 @@ def test_the_reward_of_a_batch() -> None:
 
 
 @pytest.mark.parametrize("how", CORPUS["judge"])
-def test_contest_programs_run_as_on_a_judge(how: str) -> None:
+def test_contest_programs_run_as_on_a_judge(how):
     if how == "sortedcontainers":
         pytest.importorskip(how)
     row = {"inputs": ["6"], "outputs": ["6"]}
     assert rewards.compute_score("contest", fence(CORPUS["judge"][how]), row) == 1.0
 
 
-def test_a_value_that_is_large_in_memory_is_read_in_proportion(runner: ScriptRunner) -> None:
+def test_a_value_that_is_large_in_memory_is_read_in_proportion(runner):
     tests = read_tests({"test_list": ["assert f(170_000) == [1] * 170_000"]})
     tracemalloc.start()
     try:
@@ -260,7 +256,7 @@ def test_a_value_that_is_large_in_memory_is_read_in_proportion(runner: ScriptRun
 
 
 @pytest.mark.parametrize("case", CORPUS["runs"], ids=lambda case: case["name"])
-def test_a_test_that_looks_at_more_than_data(runner: ScriptRunner, case: dict[str, str]) -> None:
+def test_a_test_that_looks_at_more_than_data(runner, case):
     tests = read_tests({"entry_point": "f", "test": f"def check(candidate):\n{case['test']}"})
     assert run_tests(runner, case["right"], tests, 2.0) == Grade(1.0, "", 1, 1)
     found = run_tests(runner, case["wrong"], tests, 2.0)
@@ -268,7 +264,7 @@ def test_a_test_that_looks_at_more_than_data(runner: ScriptRunner, case: dict[st
     assert found.reason
 
 
-def programs(part: str) -> list[tuple[str, str]]:
+def programs(part):
     """Each form of a test with each program that is for it."""
     shared = CHECKS[part].items()
     return [(form, text) for forms, texts in shared for form in forms.split() for text in texts]
@@ -295,14 +291,14 @@ IMPORTS = "import math, operator, statistics, datetime, fractions\nfrom decimal 
         "global n\n    for n in range(2):\n        rebind(candidate)\n        assert n == 5",
     ],
 )
-def test_what_only_looks_like_a_counter_is_judged(runner: ScriptRunner, loop: str) -> None:
+def test_what_only_looks_like_a_counter_is_judged(runner, loop):
     rebind = "def rebind(candidate):\n    global n\n    n = candidate(n)\n"
     tests = read_tests({"entry_point": "f", "test": f"{rebind}def check(candidate):\n    {loop}"})
     assert run_tests(runner, "def f(x): return 5", tests, 2.0).score == 1.0
     assert run_tests(runner, defined("def f(x): return Opaque()"), tests, 2.0).score == 0.0
 
 
-def graded(runner: ScriptRunner, form: str, program: str, imports: str = IMPORTS) -> Grade:
+def graded(runner, form, program, imports=IMPORTS):
     """The grade by a test of a form, with numpy if the form or the program names it."""
     condition = CHECKS["forms"][form]
     if form == "Frac":  # which the test uses without importing it
@@ -318,30 +314,26 @@ def graded(runner: ScriptRunner, form: str, program: str, imports: str = IMPORTS
 
 
 @pytest.mark.parametrize("cheat", CORPUS["cheats"] + DECEITS, ids=lambda cheat: cheat["name"])
-def test_no_cheap_trick_passes_a_test_in_its_process(
-    runner: ScriptRunner, cheat: dict[str, str]
-) -> None:
+def test_no_cheap_trick_passes_a_test_in_its_process(runner, cheat):
     form = cheat["form"]
     assert graded(runner, form, HONEST[form], imports="").score == 1.0
     assert graded(runner, form, defined(cheat["program"]), imports="").score == 0.0
 
 
 @pytest.mark.parametrize(("form", "program"), programs("cheats"))
-def test_no_value_class_or_name_of_the_program_answers_for_the_test(
-    runner: ScriptRunner, form: str, program: str
-) -> None:
+def test_no_value_class_or_name_of_the_program_answers_for_the_test(runner, form, program):
     grade = graded(runner, form, program)
     assert (grade.score, grade.judged) == (0.0, True)
     assert "No module named" not in grade.reason
 
 
 @pytest.mark.parametrize(("form", "program"), programs("honest"))
-def test_right_values_of_many_types_pass(runner: ScriptRunner, form: str, program: str) -> None:
+def test_right_values_of_many_types_pass(runner, form, program):
     assert graded(runner, form, program) == Grade(1.0, "", 1, 1)
 
 
 @pytest.mark.parametrize("case", CHECKS["objects"])
-def test_right_objects_pass(runner: ScriptRunner, case: dict[str, str]) -> None:
+def test_right_objects_pass(runner, case):
     imports = ""
     if "np." in case["test"]:
         pytest.importorskip("numpy")
@@ -350,7 +342,7 @@ def test_right_objects_pass(runner: ScriptRunner, case: dict[str, str]) -> None:
     assert run_tests(runner, case["right"], read_tests(row), 3.0) == Grade(1.0, "", 1, 1)
 
 
-def test_flags_of_types_are_found_in_memory_or_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_of_types_are_found_in_memory_or_left_alone(monkeypatch):
     assert [flags.value for flags in walls.flags_of({int, Fraction})] == [Fraction.__flags__]
     monkeypatch.setattr(walls.ctypes, "c_ulong", walls.ctypes.c_ubyte)  # too short to be flags
     assert walls.flags_of({Fraction}) == []
@@ -381,7 +373,7 @@ def check(candidate):
 """
 
 
-def test_rows_of_the_hub_as_trl_calls_the_reward() -> None:
+def test_rows_of_the_hub_as_trl_calls_the_reward():
     """TRL leaves the column `prompt` out, and hands texts or chats as `prompts`."""
     pytest.importorskip("numpy")
     row = HUMAN | {"test": PLUS}
@@ -402,7 +394,7 @@ def test_rows_of_the_hub_as_trl_calls_the_reward() -> None:
 
 
 @pytest.mark.parametrize("prompt", ["Double it.", [{"role": "user", "content": "x"}], None, HEAD])
-def test_a_row_whose_solution_cannot_be_put_together_is_not_blamed(prompt: Any) -> None:
+def test_a_row_whose_solution_cannot_be_put_together_is_not_blamed(prompt):
     """Its solution is the body of a function whose head only a prompt that is Python has."""
     row = HUMAN | {"prompt": prompt, "task_id": str(prompt)}
     assert rewards.check_row(row) == (Grade(1.0, "", 1, 1) if prompt == HEAD else None)
@@ -411,7 +403,7 @@ def test_a_row_whose_solution_cannot_be_put_together_is_not_blamed(prompt: Any) 
     assert reward(completions=[fence("def g(x): return 0")], prompts=[prompt], **columns) == [0.0]
 
 
-def test_a_wrong_solution_behind_its_prompt_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_solution_behind_its_prompt_is_named(monkeypatch):
     monkeypatch.setattr(rewards, "_checked", set())
     row = HUMAN | {"canonical_solution": "    return 3 * x\n"}
     columns = {name: [value] for name, value in row.items() if name != "prompt"}
@@ -419,7 +411,7 @@ def test_a_wrong_solution_behind_its_prompt_is_named(monkeypatch: pytest.MonkeyP
         rewards.tests_reward()([fence("def g(x): return 0")], prompts=[HEAD], **columns)
 
 
-def test_a_byte_order_mark_is_no_part_of_a_program(runner: ScriptRunner) -> None:
+def test_a_byte_order_mark_is_no_part_of_a_program(runner):
     assert runner.run("\ufeffprint(6)", "", cpu_s=2.0).output == b"6\n"
     assert run_tests(runner, f"\ufeff{ADD}", read_tests(CALLS), 2.0).score == 1.0
     assert rewards.compute_score("contest", fence(f"\ufeff{ADDS}"), ECHO) == 1.0
@@ -428,7 +420,7 @@ def test_a_byte_order_mark_is_no_part_of_a_program(runner: ScriptRunner) -> None
 @pytest.mark.parametrize(
     "returned", ["map(int, a)", "(x for x in a)", "dict(zip(a, a)).values()", "iter(a)"]
 )
-def test_an_iterator_is_a_list_but_for_livecodebench(runner: ScriptRunner, returned: str) -> None:
+def test_an_iterator_is_a_list_but_for_livecodebench(runner, returned):
     program = f"def g(a): return {returned}"
     case = {"input": "[1, 2]", "output": "[1, 2]", "testtype": "functional"}
     official = {"public_test_cases": json.dumps([case]), "metadata": '{"func_name": "g"}'}
@@ -437,7 +429,7 @@ def test_an_iterator_is_a_list_but_for_livecodebench(runner: ScriptRunner, retur
     assert run_tests(runner, program, read_tests(usual), 2.0).score == 1.0
 
 
-def test_a_name_that_contests_have_is_not_the_programs(runner: ScriptRunner) -> None:
+def test_a_name_that_contests_have_is_not_the_programs(runner):
     """Though it is the first that assertions call."""
     tests = read_tests({"test_list": ["assert isclose(sum(f(x) for x in (1, 2)), 6.0)"]})
     assert run_tests(runner, "def f(x): return 2 * x", tests, 2.0).score == 1.0
@@ -445,7 +437,7 @@ def test_a_name_that_contests_have_is_not_the_programs(runner: ScriptRunner) -> 
     assert run_tests(runner, deceit, tests, 2.0).score == 0.0
 
 
-def test_what_honest_programs_do_passes_in_the_process_of_a_test(runner: ScriptRunner) -> None:
+def test_what_honest_programs_do_passes_in_the_process_of_a_test(runner):
     """Its classes compare themselves, and libraries that look for their callers go on."""
     program = (
         "import enum, logging, traceback\nfrom collections import namedtuple\n"
@@ -470,14 +462,14 @@ def test_what_honest_programs_do_passes_in_the_process_of_a_test(runner: ScriptR
     assert run_tests(runner, program, tests, 2.0) == Grade(1.0, "", 1, 1)
 
 
-def test_large_values_are_compared_though_their_texts_do_not_fit(runner: ScriptRunner) -> None:
+def test_large_values_are_compared_though_their_texts_do_not_fit(runner):
     wanted = list(range(100_000))
     tests = read_tests({"fn_name": "f", "inputs": [[100_000]] * 3, "outputs": [wanted] * 3})
     assert run_tests(runner, "def f(n): return [*range(n)]", tests, 6.0).score == 1.0
     assert run_tests(runner, "def f(n): return [*range(1, n)]", tests, 6.0).score == 0.0
 
 
-def test_the_score_of_verl() -> None:
+def test_the_score_of_verl():
     assert rewards.compute_score("taco", fence(ADDS), json.dumps(ECHO)) == 1.0
     assert rewards.compute_score("mbpp", fence(ADD), MBPP, {"index": 3}) == 0.0
     task = {"kind": "code_i", "program": "def f(x):\n    return x * x", "output": "9"}
@@ -487,7 +479,7 @@ def test_the_score_of_verl() -> None:
             rewards.compute_score("taco", "", wrong)
 
 
-def test_a_fault_of_the_sandbox_is_no_reward(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_the_sandbox_is_no_reward(monkeypatch):
     """Its processes are killed for as long as a program runs in them."""
     monkeypatch.setattr(rewards, "_faults", [])
     row = {"inputs": ["", ""], "outputs": ["1", "2"]}
@@ -512,7 +504,7 @@ def test_a_fault_of_the_sandbox_is_no_reward(monkeypatch: pytest.MonkeyPatch) ->
         ("Infinity", "inf", True), ("1", "1 2", False),
     ],
 )  # fmt: skip
-def test_outputs_by_the_decimal_rule(found: str, expected: str, same: bool) -> None:
+def test_outputs_by_the_decimal_rule(found, expected, same):
     assert equal_output(found, expected) is same
 
 
@@ -525,9 +517,7 @@ def test_outputs_by_the_decimal_rule(found: str, expected: str, same: bool) -> N
         "import threading\nwhile True: threading.Event().wait(0.5)",
     ],
 )
-def test_a_program_that_only_waits_is_ended(
-    runner: ScriptRunner, wait: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_that_only_waits_is_ended(runner, wait, monkeypatch):
     """Within ten seconds, whatever processor time it may take; within a few beats here."""
     assert scripts.runner._IDLE_S + server._BEAT_S < 10.0
     monkeypatch.setattr(scripts.runner, "_IDLE_S", 0.2)
@@ -559,15 +549,15 @@ ADDS_ONE = "def f(x):\n    return x + 1"
         (FUNCTION, None),
     ],
 )
-def test_a_row_proves_itself(row: dict[str, Any], score: float | None) -> None:
+def test_a_row_proves_itself(row, score):
     grade = rewards.check_row(row)
     assert (grade and grade.score) == score
 
 
-def test_rewards_name_a_row_that_no_answer_solves() -> None:
+def test_rewards_name_a_row_that_no_answer_solves():
     """TRL also gives a reward its trainer's state, which is no column."""
     row = {"id": 7, "test_list": ["assert h(1) == 3"], "code": "def h(x): return x"}
-    columns: dict[str, Any] = {name: [value] * 2 for name, value in row.items()}
+    columns = {name: [value] * 2 for name, value in row.items()}
     columns["trainer_state"] = object()
     reward = rewards.tests_reward()
     with pytest.warns(UserWarning, match="row 7: not even its own solution passes"):

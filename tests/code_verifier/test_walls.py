@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,26 +35,26 @@ F = "def f(x, stay):\n    return x"
 
 
 @pytest.fixture(scope="module")
-def own() -> Iterator[Sandbox]:
+def own():
     with Sandbox(workers=1, limits=Limits(wall_s=2.0)) as sandbox:
         yield sandbox
 
 
 @pytest.fixture
-def taken_over(own: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+def taken_over(own, monkeypatch):
     """Its servers start in the tests that take it."""
     serving_after(monkeypatch, TAKEN_OVER)
     return own
 
 
 @pytest.mark.parametrize("status", wire.STATUSES)
-def test_a_child_reports_only_what_it_can_know(taken_over: Sandbox, status: str) -> None:
+def test_a_child_reports_only_what_it_can_know(taken_over, status):
     known = {"ok", "exception", "not_literal", "too_long"}
     expected = status if status in known else Status.VIOLATION
     assert taken_over.run(F, repr(f"{status}\n1".encode())).status == expected
 
 
-def test_a_report_counts_as_a_whole_only(taken_over: Sandbox) -> None:
+def test_a_report_counts_as_a_whole_only(taken_over):
     assert taken_over.run(F, repr(b"ok\n1")).output == "1"
     for data in (b"", b"ok", b"\n1", b"ok 1", b"ok\n1\n", b"ok\n", b"\xff" * 5000):
         assert taken_over.run(F, repr(data)).status == Status.VIOLATION
@@ -65,14 +64,14 @@ def test_a_report_counts_as_a_whole_only(taken_over: Sandbox) -> None:
 @pytest.mark.parametrize(
     "text", ["[1,  2]", "print(1)", "1 + 1", "{'b': 1, 'b': 2}", "[1", "\udcff"]
 )
-def test_a_text_that_is_not_canonical_is_forged(taken_over: Sandbox, text: str) -> None:
+def test_a_text_that_is_not_canonical_is_forged(taken_over, text):
     data = b"ok\n" + text.encode("utf-8", "surrogateescape")
     verdict = taken_over.run(F, repr(data))
     assert (verdict.status, verdict.output) == (Status.VIOLATION, None)
     assert "forged" in verdict.reason
 
 
-def test_a_child_that_stays_after_its_answer_is_killed(taken_over: Sandbox) -> None:
+def test_a_child_that_stays_after_its_answer_is_killed(taken_over):
     """Else its server, which waits for it, would be lost and replaced."""
     assert taken_over.run(F, repr(b"ok\n1")).ok
     servers = taken_over.pids()
@@ -98,7 +97,7 @@ except PermissionError:
 """
 
 
-def test_landlock_alone_lets_no_signal_out() -> None:
+def test_landlock_alone_lets_no_signal_out():
     done = subprocess.run([sys.executable, "-c", SIGNAL], capture_output=True, text=True)
     if "knows no signals" in done.stderr:
         pytest.skip(done.stderr.strip())
@@ -106,7 +105,7 @@ def test_landlock_alone_lets_no_signal_out() -> None:
     os.kill(os.getpid(), 0)  # what it tried, unconfined, works
 
 
-def nested(depth: int) -> str:
+def nested(depth):
     """A program whose compilation takes twice as long with each level more."""
     lines = [
         line for d in range(1, depth + 1) for line in (" " * d + "try: pass", " " * d + "finally:")
@@ -114,14 +113,14 @@ def nested(depth: int) -> str:
     return "\n".join(["def f(x):", *lines, " " * (depth + 1) + "x", " return x"])
 
 
-def test_what_takes_exponentially_long_to_compile_runs_out_of_its_budget(sandbox: Sandbox) -> None:
+def test_what_takes_exponentially_long_to_compile_runs_out_of_its_budget(sandbox):
     verdict = sandbox.check(nested(24), "1")
     assert (verdict.status, verdict.runs) == (Status.TIMEOUT, 0)
     assert "processor time" in verdict.reason
     assert sandbox.check(nested(6), "1").output == "1"
 
 
-def test_a_program_out_of_budget_takes_no_other_along(sandbox: Sandbox) -> None:
+def test_a_program_out_of_budget_takes_no_other_along(sandbox):
     texts = [
         nested(24) if turn % 3 == 0 else f"def f(x):\n    return x + {turn}" for turn in range(9)
     ]
@@ -131,7 +130,7 @@ def test_a_program_out_of_budget_takes_no_other_along(sandbox: Sandbox) -> None:
     ]
 
 
-def test_the_longest_program_is_within_its_budget(sandbox: Sandbox) -> None:
+def test_the_longest_program_is_within_its_budget(sandbox):
     text = "def f(x):\n return [" + "x," * 49_900 + "][0]"
     assert len(text) < Limits().program_chars
     assert sandbox.run(text, "1").output == "1"
@@ -148,7 +147,7 @@ CHAINS = {
 
 
 @pytest.mark.parametrize("kind", CHAINS)
-def test_no_chain_of_names_delays_the_reader(sandbox: Sandbox, kind: str) -> None:
+def test_no_chain_of_names_delays_the_reader(sandbox, kind):
     """To follow a name at a time would take all of its budget."""
     verdict = sandbox.run(CHAINS[kind] + "def f(x): return f'{x}'", "1")
     wanted = {"functions": Status.OK, "instances": Status.EXCEPTION}
@@ -156,9 +155,7 @@ def test_no_chain_of_names_delays_the_reader(sandbox: Sandbox, kind: str) -> Non
 
 
 @pytest.mark.parametrize(("table", "runs"), [("sixteen", 16), ("twice", 2)])
-def test_what_can_reach_chance_is_run_sixteen_times_and_the_rest_twice(
-    sandbox: Sandbox, table: str, runs: int
-) -> None:
+def test_what_can_reach_chance_is_run_sixteen_times_and_the_rest_twice(sandbox, table, runs):
     programs = CHANCE[table]
     known = [n for n, p in programs.items() if policy.examine(ast.parse(p))[1] & wire.CHANCE]
     assert runs == 16 or not known
@@ -168,14 +165,14 @@ def test_what_can_reach_chance_is_run_sixteen_times_and_the_rest_twice(
     assert ends == dict.fromkeys(executed, (Status.OK, runs))
 
 
-def test_each_input_says_how_often_it_is_run(sandbox: Sandbox) -> None:
+def test_each_input_says_how_often_it_is_run(sandbox):
     """A set among the inputs makes no other input be run sixteen times."""
     program = "def f(x):\n    return 1"
     runs = [sandbox.check(program, given).runs for given in ("1", "{1, 2}", "[3]")]
     assert runs == [2, 16, 2]
 
 
-def test_addresses_differ_where_the_kernel_places_all_memory_alike() -> None:
+def test_addresses_differ_where_the_kernel_places_all_memory_alike():
     """As it does with the objects of an interpreter at a fixed address."""
     libc, fixed = ctypes.CDLL(None), 0x0040000  # ADDR_NO_RANDOMIZE
     before = libc.personality(ctypes.c_ulong(0xFFFFFFFF))

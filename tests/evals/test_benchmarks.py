@@ -2,9 +2,6 @@
 
 import json
 import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import evalplus_problems
 import livecodebench_problems
@@ -28,18 +25,18 @@ FENCE = "```"
 
 
 @pytest.fixture
-def functions(tmp_path: Path) -> Path:
+def functions(tmp_path):
     return write_rows(
         tmp_path / "functions.jsonl", [evalplus_problems.DOUBLE, evalplus_problems.HALF]
     )
 
 
 @pytest.fixture
-def contest(tmp_path: Path) -> Path:
+def contest(tmp_path):
     return write_rows(tmp_path / "contest.jsonl", [SUM, LATE])
 
 
-def test_functions_are_asked_and_right_is_base_and_plus(functions: Path, tmp_path: Path) -> None:
+def test_functions_are_asked_and_right_is_base_and_plus(functions, tmp_path):
     benchmark = load_benchmark("humaneval_plus", Data(functions))
     engine = TableEngine(
         {
@@ -75,7 +72,7 @@ def test_functions_are_asked_and_right_is_base_and_plus(functions: Path, tmp_pat
     assert "{prompt}" in settings["template"]["text"]
 
 
-def test_a_completion_continues_where_the_prompt_ends(functions: Path, tmp_path: Path) -> None:
+def test_a_completion_continues_where_the_prompt_ends(functions, tmp_path):
     benchmark = load_benchmark("humaneval_plus", Data(functions))
     engine = TableEngine({"double": "\treturn [x, x]\n", "half": "    return x / 2\n"})
     (result,) = evaluate(engine, benchmark, recipe="evalplus-completion", out=tmp_path)
@@ -89,7 +86,7 @@ def test_a_completion_continues_where_the_prompt_ends(functions: Path, tmp_path:
     assert "2 of 2 samples right" in graded.stdout  # settings.json next to them names the recipe
 
 
-def test_contest_programs_by_both_rules(contest: Path, tmp_path: Path) -> None:
+def test_contest_programs_by_both_rules(contest, tmp_path):
     benchmark = load_benchmark("livecodebench", Data(contest))
     assert [question.level for question in benchmark.questions] == [1, 3]
     script = "a, b = map(int, input().split())\nprint(a + b)"
@@ -110,7 +107,7 @@ def test_contest_programs_by_both_rules(contest: Path, tmp_path: Path) -> None:
     assert first["status"] == "fail"
 
 
-def test_a_program_of_megabytes_is_ill_formed_and_not_run(contest: Path, tmp_path: Path) -> None:
+def test_a_program_of_megabytes_is_ill_formed_and_not_run(contest, tmp_path):
     rows = [{"id": "p1", "response": f"{FENCE}\n" + "x = 1\n" * 400_000 + FENCE}]
     samples, out = write_rows(tmp_path / "s.jsonl", rows), tmp_path / "v.jsonl"
     assert run("grade", "livecodebench", samples, "--data", contest, "--out", out).exit_code == 0
@@ -123,7 +120,7 @@ def test_a_program_of_megabytes_is_ill_formed_and_not_run(contest: Path, tmp_pat
     ("name", "message"),
     [("livecodebench", "cannot be chosen in a file"), ("gsm8k", "gsm8k has no releases")],
 )
-def test_a_release_is_of_livecodebench_on_the_hub(contest: Path, name: str, message: str) -> None:
+def test_a_release_is_of_livecodebench_on_the_hub(contest, name, message):
     with pytest.raises(EvalsError, match=message):
         load_benchmark(name, Data(contest, "release_v5"))
 
@@ -140,7 +137,7 @@ MADE_UP = (
 """How models continue after their answer."""
 
 
-def judged(name: str, data: Path, recipe: str, responses: Sequence[str]) -> list[bool]:
+def judged(name, data, recipe, responses):
     benchmark, chosen = load_benchmark(name, Data(data)), RECIPES[recipe]
     question = benchmark.questions[0]
     pairs = [(question, Sample(question.id, n, text)) for n, text in enumerate(responses)]
@@ -148,7 +145,7 @@ def judged(name: str, data: Path, recipe: str, responses: Sequence[str]) -> list
     return [bool(verdict.correct) for verdict in verdicts]
 
 
-def answers(right: str, wrong: str, begun: str = "") -> list[str]:
+def answers(right, wrong, begun=""):
     """Right answers with a wrong one in a made-up turn, and the other way round; "right" and
     "wrong" alternate. begun: what the prompt has begun, which the first answer does not repeat."""
     return [
@@ -160,7 +157,7 @@ def answers(right: str, wrong: str, begun: str = "") -> list[str]:
 
 SCRIPT = "a, b = map(int, input().split())\nprint(a {} b)\n"
 QUOTING = SCRIPT.format("+").replace("print(", '"""\nUser: x\nQuestion: y\n"""\nprint(')
-ANSWERED: dict[str, tuple[Any, ...]] = {
+ANSWERED = {
     "gsm8k": (
         GSM8K,
         ("<think> ok </think> <answer> {} </answer>", "So \\boxed{{{}}}.", "The answer is {}."),
@@ -199,9 +196,7 @@ ASKED = {(n, r.template(n)): r.name for n in ANSWERED for r in RECIPES.values() 
 
 
 @pytest.mark.parametrize(("name", "recipe"), [(name, r) for (name, _), r in ASKED.items()])
-def test_a_made_up_question_does_not_change_a_verdict(
-    name: str, recipe: str, tmp_path: Path
-) -> None:
+def test_a_made_up_question_does_not_change_a_verdict(name, recipe, tmp_path):
     rows, forms, (right, wrong), kept = ANSWERED[name]
     data, begun = write_rows(tmp_path / "data", rows), ""
     if name == "humaneval_plus":
@@ -217,7 +212,7 @@ def test_a_made_up_question_does_not_change_a_verdict(
 class Thinking(Chat):
     """A tokenizer whose chat template opens a thought."""
 
-    def apply_chat_template(self, conversation, **arguments) -> str:
+    def apply_chat_template(self, conversation, **arguments):
         return f"{super().apply_chat_template(conversation, **arguments)}<assistant><think>\n"
 
 
@@ -245,7 +240,7 @@ DRAFTS = {
 
 
 @pytest.mark.parametrize("name", DRAFTS)
-def test_a_draft_in_a_thought_is_ill_formed_whoever_opened_it(name: str, tmp_path: Path) -> None:
+def test_a_draft_in_a_thought_is_ill_formed_whoever_opened_it(name, tmp_path):
     rows, draft = DRAFTS[name]
     benchmark = load_benchmark(name, Data(write_rows(tmp_path / "data", rows)))
     cut, seen = f"Let us try\n{draft} No wait", f"Let us see</think>\n{draft}"
@@ -260,7 +255,7 @@ def test_a_draft_in_a_thought_is_ill_formed_whoever_opened_it(name: str, tmp_pat
         assert tuple(sample.response for sample in result.samples.values()) == responses
 
 
-def test_data_that_cannot_be_used_is_one_line(functions: Path, tmp_path: Path) -> None:
+def test_data_that_cannot_be_used_is_one_line(functions, tmp_path):
     model = ("run", "--model", tmp_path, "--out", tmp_path / "out", "--benchmark")
     for message, arguments in (
         ("did you mean 'mbpp_plus'", ("mbpp_pls",)),
@@ -274,7 +269,7 @@ def test_data_that_cannot_be_used_is_one_line(functions: Path, tmp_path: Path) -
         fails(2, message, *model, *arguments)
 
 
-def test_another_package_adds_a_benchmark(tmp_path: Path, monkeypatch) -> None:
+def test_another_package_adds_a_benchmark(tmp_path, monkeypatch):
     (tmp_path / "more_sums.py").write_text(
         "from sums import sums as load\ndef nothing(data):\n    return 4\n"
     )

@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 from closed_streams import same_without_streams
@@ -24,7 +23,7 @@ AMC = [{"id": a, "problem": f"{a} * 2?", "answer": 2.0 * a} for a in range(1, 9)
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+def data(tmp_path_factory):
     """Options that name the data of two benchmarks, and how they are asked."""
     folder = tmp_path_factory.mktemp("data")
     found = (("gsm8k", GSM8K), ("amc23", AMC))
@@ -34,7 +33,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory, data, model_folder: Path, adapter_folders: dict[str, Path]):
+def finished(tmp_path_factory, data, model_folder, adapter_folders):
     """A finished run of the base and two adapters: its folder, arguments and result."""
     out = tmp_path_factory.mktemp("runs") / "out"
     arguments = (
@@ -44,7 +43,7 @@ def finished(tmp_path_factory, data, model_folder: Path, adapter_folders: dict[s
     return out, arguments, run(*arguments)
 
 
-def test_run_writes_per_adapter_and_benchmark(finished) -> None:
+def test_run_writes_per_adapter_and_benchmark(finished):
     out, _, result = finished
     assert result.exit_code == 0, result.output
     found = sorted(str(path.relative_to(out)) for path in out.rglob("result.json"))
@@ -70,7 +69,7 @@ def test_run_writes_per_adapter_and_benchmark(finished) -> None:
     assert "* part of the benchmark" in result.stdout
 
 
-def test_run_again_changes_nothing_and_other_settings_are_refused(finished) -> None:
+def test_run_again_changes_nothing_and_other_settings_are_refused(finished):
     out, arguments, _ = finished
     before = {path: path.read_bytes() for path in out.rglob("*.json*")}
     again = run(*arguments, "--json")
@@ -84,7 +83,7 @@ def test_run_again_changes_nothing_and_other_settings_are_refused(finished) -> N
         fails(2, "expected NAME=VALUE", *arguments, "--chat-template-args", strange)
 
 
-def test_report_shows_finished_runs(finished, tmp_path: Path) -> None:
+def test_report_shows_finished_runs(finished, tmp_path):
     out, _, _ = finished
     assert "mean of 2 adapters" in run("report", out).stdout
     found = json.loads(run("report", out, out / "one", "--against", "base", "--json").stdout)
@@ -105,7 +104,7 @@ def test_report_shows_finished_runs(finished, tmp_path: Path) -> None:
         fails(2, message, "report", tmp_path)
 
 
-def grading(folder: Path, *answers: tuple[str, str]) -> tuple[Path, Path, tuple[object, ...]]:
+def grading(folder, *answers):
     """A file of answers by question, an output of its own folder, and the command for both."""
     data = write_rows(folder / "data", GSM8K)
     rows = [{"id": int(name), "response": text} for name, text in answers]
@@ -114,11 +113,11 @@ def grading(folder: Path, *answers: tuple[str, str]) -> tuple[Path, Path, tuple[
     return samples, out, ("grade", "gsm8k", samples, "--data", data, "--out", out)
 
 
-def test_a_measure_of_several_samples_needs_their_number(finished) -> None:
+def test_a_measure_of_several_samples_needs_their_number(finished):
     fails(2, "--measure maj@k needs a number", "report", finished[0], "--measure", "maj@k")
 
 
-def test_grade_takes_saved_responses(tmp_path: Path) -> None:
+def test_grade_takes_saved_responses(tmp_path):
     texts = (("0", r"\boxed{2}"), ("0", r"\boxed{3}"), ("1", "?"))
     samples, out, arguments = grading(tmp_path, *texts)
     result = run(*arguments, "--json")
@@ -146,9 +145,7 @@ def test_grade_takes_saved_responses(tmp_path: Path) -> None:
         (None, None, ["2", "3", None]),
     ],
 )
-def test_grade_knows_from_prompts_where_a_thought_begins(
-    prompts: str | None, column: str | None, extracted: list[str | None], tmp_path: Path
-) -> None:
+def test_grade_knows_from_prompts_where_a_thought_begins(prompts, column, extracted, tmp_path):
     cut = r"Let us try \boxed{2}. No wait"
     texts = (cut, rf"{cut}</think> \boxed{{3}}", f"<think>{cut}")
     samples, out, arguments = grading(tmp_path, *(("0", text) for text in texts))
@@ -160,7 +157,7 @@ def test_grade_knows_from_prompts_where_a_thought_begins(
     assert [verdict["extracted"] for verdict in read_rows(out)] == extracted
 
 
-def test_outputs_are_tried_before_the_work(tmp_path: Path, data: tuple[str, ...]) -> None:
+def test_outputs_are_tried_before_the_work(tmp_path, data):
     away, file = tmp_path / "no" / "such", tmp_path / "file"
     file.touch()
     nothing = tmp_path / "absent"  # the work would find that this is missing
@@ -172,14 +169,12 @@ def test_outputs_are_tried_before_the_work(tmp_path: Path, data: tuple[str, ...]
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_start_that_fails_leaves_no_folders(
-    tmp_path: Path, model_folder: Path, data: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_that_fails_leaves_no_folders(tmp_path, model_folder, data, monkeypatch):
     model, out = tmp_path / "model", tmp_path / "runs" / "out"
     shutil.copytree(model_folder, model, ignore=shutil.ignore_patterns("tokenizer*"))
     fails(2, "no tokenizer that works", "run", "--model", model, *data, "--out", out)
 
-    def stopped(*_: object) -> None:
+    def stopped(*_):
         raise EngineStopped("the engine is gone")
 
     monkeypatch.setattr("lora_evo.model.hf_engine.HFEngine.generate", stopped)
@@ -187,9 +182,7 @@ def test_a_start_that_fails_leaves_no_folders(
     assert list(tmp_path.iterdir()) == [model]
 
 
-def test_wrong_use_is_one_line_and_exit_code_two(
-    tmp_path: Path, data: tuple[str, ...], model_folder: Path, adapter_folders: dict[str, Path]
-) -> None:
+def test_wrong_use_is_one_line_and_exit_code_two(tmp_path, data, model_folder, adapter_folders):
     out = tmp_path / "out"
     start = ("run", "--model", model_folder, "--limit", 1, *data)
     fails(2, "no adapter folder", *start, "--adapter", tmp_path / "absent", "--out", out)
@@ -212,16 +205,14 @@ def test_wrong_use_is_one_line_and_exit_code_two(
     assert not list(out.rglob("result.json"))
 
 
-def test_an_engine_that_is_not_installed_is_refused_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_engine_that_is_not_installed_is_refused_in_one_line(monkeypatch, tmp_path):
     monkeypatch.setattr("lora_evo.model.vllm_server.find_spec", lambda name: None)
     command = ("run", "--model", "nano", "--engine", "vllm", "--benchmark", "gsm8k")
     fails(2, "error: the vllm engine needs vLLM", *command, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_list_doctor_and_version() -> None:
+def test_list_doctor_and_version():
     rows = json.loads(run("list", "--json").stdout)
     assert [row["name"] for row in rows][:12] == [*CODE, *CRUXEVAL, *MATH]
     assert rows[0]["tasks"] == [164]
@@ -234,8 +225,8 @@ def test_list_doctor_and_version() -> None:
 
 
 def test_an_adapter_that_peft_must_merge_is_refused_with_the_way_out(
-    model_folder: Path, adapter_folders: dict[str, Path], data: tuple[str, ...], tmp_path: Path
-) -> None:
+    model_folder, adapter_folders, data, tmp_path
+):
     folder = shutil.copytree(adapter_folders["one"], tmp_path / "dora")
     config = json.loads((folder / "adapter_config.json").read_text()) | {"use_dora": True}
     (folder / "adapter_config.json").write_text(json.dumps(config))
@@ -244,7 +235,7 @@ def test_an_adapter_that_peft_must_merge_is_refused_with_the_way_out(
     assert not (tmp_path / "out").exists()
 
 
-def test_commands_are_listed_and_completed() -> None:
+def test_commands_are_listed_and_completed():
     lists_whole_sentences(main)
     assert "plain,report" in completed(main, "evals re")
     assert "plain,--benchmark" in completed(main, "evals run --be")
@@ -252,20 +243,18 @@ def test_commands_are_listed_and_completed() -> None:
     assert "default: the recipe's, mostly 1" in " ".join(run("run", "--help").stdout.split())
 
 
-def test_samples_of_another_benchmark_are_no_files_of_evalplus(finished) -> None:
+def test_samples_of_another_benchmark_are_no_files_of_evalplus(finished):
     out, _, _ = finished
     fails(2, "evalplus has no gsm8k", "report", out / "one" / "gsm8k", "--format", "evalplus")
     fails(2, "found 2 results", "report", out / "one", "--format", "evalplus")
 
 
-def test_signals_stop_a_command_and_are_given_back() -> None:
+def test_signals_stop_a_command_and_are_given_back():
     stops_and_gives_back(Commands)
 
 
 @pytest.mark.parametrize("lost", [0, 1, 6, pytest.param(10, marks=pytest.mark.slow)])
-def test_what_the_sandbox_fails_on_is_no_result_of_grade(
-    lost: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_sandbox_fails_on_is_no_result_of_grade(lost, tmp_path, monkeypatch):
     """lost: of ten samples; 0 stands for a sandbox that fails on every program."""
     executing_fails(monkeypatch, b"seven" if lost else b"")
     codes = [f"def f(x, {'seven' if n < lost else 'eight'}=7):\n    return x" for n in range(10)]
@@ -291,9 +280,7 @@ def test_what_the_sandbox_fails_on_is_no_result_of_grade(
         assert ("type the same command again" in line) == (lost > 0)
 
 
-def test_run_tries_the_sandbox_before_it_loads_a_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_tries_the_sandbox_before_it_loads_a_model(tmp_path, monkeypatch):
     executing_fails(monkeypatch)
     row = {"id": "a", "code": "def f(x):\n    return x", "input": "1", "output": "1"}
     data, nothing = write_rows(tmp_path / "data", [row]), tmp_path / "absent"
@@ -302,12 +289,12 @@ def test_run_tries_the_sandbox_before_it_loads_a_model(
     fails(2, str(nothing), "run", "--benchmark", "cruxeval_o", *asked)  # values need no sandbox
 
 
-def test_closed_streams_change_no_exit_code(finished, tmp_path) -> None:
+def test_closed_streams_change_no_exit_code(finished, tmp_path):
     same_without_streams("evals", "report", finished[0])
     same_without_streams("evals", "report", tmp_path, code=2)
 
 
-def test_a_file_system_without_locks_is_one_warning(finished, monkeypatch) -> None:
+def test_a_file_system_without_locks_is_one_warning(finished, monkeypatch):
     def refuse(handle, operation):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 

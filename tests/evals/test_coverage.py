@@ -4,8 +4,6 @@
 docs/experiments.md.
 """
 
-from collections.abc import Iterable
-
 import numpy as np
 import pytest
 from verdicts_of_one import compare, estimate
@@ -17,7 +15,7 @@ RUNS = 400
 NEVER, ALIKE, HARD = "one in ten can be solved", "all alike", "mostly all or none"
 
 
-def chances(rng: np.random.Generator, kind: str, problems: int, share: float) -> np.ndarray:
+def chances(rng, kind, problems, share):
     """Draw the chance of each problem, whose mean over all problems there are is the share."""
     if kind == ALIKE:
         return np.full(problems, share)
@@ -26,12 +24,12 @@ def chances(rng: np.random.Generator, kind: str, problems: int, share: float) ->
     return rng.beta(share / 2, (1 - share) / 2, problems)
 
 
-def drawn(rng: np.random.Generator, right: np.ndarray, samples: int) -> dict[str, list[bool]]:
+def drawn(rng, right, samples):
     rows = rng.random((len(right), samples)) < right[:, None]
     return {str(i): row.tolist() for i, row in enumerate(rows)}
 
 
-def held(name: str, intervals: Iterable[tuple[float, float]], truth: float) -> None:
+def held(name, intervals, truth):
     """Print how many of the intervals hold the truth, which 92 of 100 must."""
     low, high = np.array(list(intervals)).T
     assert (low < high).all()
@@ -49,7 +47,7 @@ def held(name: str, intervals: Iterable[tuple[float, float]], truth: float) -> N
         (HARD, 164, 4, 0.9),
     ],
 )  # fmt: skip
-def test_a_score_is_in_its_interval(kind: str, problems: int, samples: int, share: float) -> None:
+def test_a_score_is_in_its_interval(kind, problems, samples, share):
     rng = np.random.default_rng([problems, samples, int(1000 * share)])
     found = (
         estimate(drawn(rng, chances(rng, kind, problems, share), samples), str(rng.random()))
@@ -64,9 +62,7 @@ def test_a_score_is_in_its_interval(kind: str, problems: int, samples: int, shar
     ("problems", "samples", "share", "gain"),
     [(30, 1, 0.03, 0.0), (30, 1, 0.3, 0.1), (30, 4, 0.3, 0.05), (164, 1, 0.1, 0.02)],
 )
-def test_a_difference_is_in_its_interval(
-    problems: int, samples: int, share: float, gain: float
-) -> None:
+def test_a_difference_is_in_its_interval(problems, samples, share, gain):
     rng = np.random.default_rng([problems, samples, int(1000 * share), 1])
     found = []
     for _ in range(RUNS):
@@ -80,7 +76,7 @@ def test_a_difference_is_in_its_interval(
 
 
 @pytest.mark.slow
-def test_the_mean_of_members_is_in_its_interval() -> None:
+def test_the_mean_of_members_is_in_its_interval():
     rng, found = np.random.default_rng(4), []
     for _ in range(RUNS):
         right = chances(rng, HARD, 30, 0.1)
@@ -100,9 +96,7 @@ SIZES = (30, 30, 40, 500, 675, 272, 1319)
 @pytest.mark.parametrize(
     ("sizes", "share"), [((30,) * 7, 0.01), ((30,) * 7, 0.03), ((30,) * 7, 0.1), (SIZES, 0.03)]
 )
-def test_an_average_is_in_its_interval(
-    sizes: tuple[int, ...], share: float, samples: int, kind: str
-) -> None:
+def test_an_average_is_in_its_interval(sizes, share, samples, kind):
     rng, found = np.random.default_rng([len(sizes), samples, int(1000 * share)]), []
     for _ in range(RUNS if sum(sizes) < 300 else 60):
         parts = []
@@ -116,7 +110,7 @@ def test_an_average_is_in_its_interval(
 @pytest.mark.slow
 @pytest.mark.parametrize("samples", [1, 4])
 @pytest.mark.parametrize("adapters", [1, 4, 16])
-def test_equal_adapters_are_shown_to_differ_in_few_cases(adapters: int, samples: int) -> None:
+def test_equal_adapters_are_shown_to_differ_in_few_cases(adapters, samples):
     rng, shown, runs = np.random.default_rng([adapters, samples]), 0, 500
     for _ in range(runs):
         right = chances(rng, HARD, 60, 0.4)

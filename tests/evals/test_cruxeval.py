@@ -1,7 +1,5 @@
 """CRUXEval: reading assertions, judging them by running, and answers that are no literals."""
 
-from pathlib import Path
-
 import pytest
 from evals_commands import fails, run
 from json_lines import read_rows, write_rows
@@ -24,18 +22,18 @@ PLAIN = plain("cruxeval_o", 99).template("cruxeval_o")
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path):
     return write_rows(tmp_path / "crux.jsonl", ROWS)
 
 
-def judged(name: str, data: Path, question: int, *answers: str) -> list[bool | None]:
+def judged(name, data, question, *answers):
     benchmark = load_benchmark(name, Data(data))
     asked = benchmark.questions[question]
     pairs = [(asked, Sample(asked.id, n, text)) for n, text in enumerate(answers)]
     return [verdict.correct for verdict in benchmark.grade(pairs, Grading(PLAIN, 2))]
 
 
-def test_both_directions_are_asked_and_graded(data: Path, tmp_path: Path) -> None:
+def test_both_directions_are_asked_and_graded(data, tmp_path):
     engine = TableEngine(
         {
             "f('abc') == ??": "It is long. [ANSWER]\nassert f('abc') == 3\n[/ANSWER]",
@@ -83,12 +81,12 @@ def test_both_directions_are_asked_and_graded(data: Path, tmp_path: Path) -> Non
         ("code_i", "f(0x" + "f" * 5000 + ")", None),
     ],
 )
-def test_the_asked_part_is_found(kind: str, response: str, found: str | None) -> None:
+def test_the_asked_part_is_found(kind, response, found):
     assert find_answer(kind, response, PLAIN) == found
 
 
 @pytest.mark.parametrize("recipe", [r for r in RECIPES.values() if "cruxeval_o" in r.templates])
-def test_a_prompt_shows_the_problem_and_hides_the_answer(recipe, data: Path) -> None:
+def test_a_prompt_shows_the_problem_and_hides_the_answer(recipe, data):
     for name, shown in (("cruxeval_o", "f('abc') == ??"), ("cruxeval_i", "f(??) == 3")):
         question = load_benchmark(name, Data(data)).questions[0]
         text = render(recipe, name, question.fields, Chat())
@@ -102,14 +100,14 @@ def test_a_prompt_shows_the_problem_and_hides_the_answer(recipe, data: Path) -> 
             assert find_answer("code_o", more, template) == "3"
 
 
-def test_equality_is_pythons_and_an_expression_is_wrong(data: Path) -> None:
+def test_equality_is_pythons_and_an_expression_is_wrong(data):
     wrong = "'3'", "4", "1 + 2", "len('abc')", "f('abc') + 0", "xs"
     assert judged("cruxeval_o", data, 0, "3", "3.0", *wrong) == [True] * 2 + [False] * 6
     wrong = "f(2)", "f()", "f(1) or 3", "f(1, str)", "f((len := lambda _: 3))"
     assert judged("cruxeval_i", data, 1, "f(1)", *wrong) == [True] + [False] * 5
 
 
-def test_rows_without_text_are_refused(tmp_path: Path) -> None:
+def test_rows_without_text_are_refused(tmp_path):
     path = write_rows(tmp_path / "crux.jsonl", [ROWS[0], {"id": "a", "code": "x", "input": 1}])
     said = "cruxeval_o, row 2: no text in input, output; found the columns id, code, input"
     fails(2, said, "run", "--model", "m", "--benchmark", "cruxeval_o", "--data", path, "--out", "o")

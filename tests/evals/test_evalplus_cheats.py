@@ -1,7 +1,6 @@
 """Programs that do not solve the problem and try to pass: forgeries, patches, odd objects."""
 
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ TASK = problem(SECRET)
 _DATA = tomllib.loads((Path(__file__).parent / "data" / "cheats.toml").read_text())
 
 
-def programs(part: str) -> dict[str, str]:
+def programs(part):
     room, line = _DATA["room"], _DATA["line"]
     return {n: text.replace("ROOM", room).replace("LINE", line) for n, text in _DATA[part].items()}
 
@@ -31,32 +30,30 @@ HALVES = row("HumanEval/1006", "halves", "(x):\n    return [x / 2]\n",
 
 
 @pytest.fixture(scope="module", params=[1 << 22, pytest.param(1 << 28, marks=pytest.mark.slow)])
-def grader(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[FunctionGrader]:
+def grader(request, tmp_path_factory):
     """Reports have little room, which some programs fill; in the slow suite as much as ever."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(grading._CALLS, "output_bytes", request.param)
         yield from opened_grader(tmp_path_factory.mktemp("expected"))
 
 
-def opened_grader(cache: Path) -> Iterator[FunctionGrader]:
+def opened_grader(cache):
     with FunctionGrader(cache=cache, limits=Limits(min_time_s=0.2)) as opened:
         assert statuses(opened, TASK.reference) == ["pass", "pass"]
         yield opened
         assert statuses(opened, TASK.reference) == ["pass", "pass"]
 
 
-def statuses(grader: FunctionGrader, program: str, task=TASK) -> list[str | None]:
+def statuses(grader, program, task=TASK):
     return [outcome.status for outcome in grader.grade(task, program)]
 
 
 @pytest.mark.parametrize("name", CHEATS)
-def test_no_cheat_passes(grader: FunctionGrader, name: str) -> None:
+def test_no_cheat_passes(grader, name):
     assert set(statuses(grader, CHEATS[name])) <= {"fail", "timeout"}
 
 
 @pytest.mark.parametrize("name", SPREAD)
-def test_nothing_is_close_to_a_float_but_a_float(grader: FunctionGrader, name: str) -> None:
+def test_nothing_is_close_to_a_float_but_a_float(grader, name):
     for source in (HALF, HALVES):
         assert set(statuses(grader, SPREAD[name], problem(source))) <= {"fail", "timeout"}

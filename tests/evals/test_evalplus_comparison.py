@@ -4,7 +4,6 @@ import collections
 import re
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +13,11 @@ from code_verifier import Value
 from evals.code.evalplus_problems import first_wrong
 
 
-def value(found: Any, draw: bool = False) -> Value:
+def value(found, draw=False):
     return found if isinstance(found, Value) else Value.of(found, draw)
 
 
-def right(expected: Any, found: Any, source: dict[str, Any] = DOUBLE, **changes: Any) -> bool:
+def right(expected, found, source=DOUBLE, **changes):
     task = problem(source | changes)
     inputs = task.base_input[:1] or ((0,),)
     pair = [value(expected)], [value(found, draw=source is SHARED)]
@@ -28,7 +27,7 @@ def right(expected: Any, found: Any, source: dict[str, Any] = DOUBLE, **changes:
 NAN = float("nan")
 
 
-def test_long_values_are_compared_piece_by_piece() -> None:
+def test_long_values_are_compared_piece_by_piece():
     numbers = [number % 7 for number in range(700_000)]
     floats = [float(number) for number in numbers]
     integral, real = value(numbers), value(floats)
@@ -42,18 +41,18 @@ def test_long_values_are_compared_piece_by_piece() -> None:
     assert value([*numbers, object()]).chars == -1
 
 
-class Liar(list):  # type: ignore[type-arg]
+class Liar(list):
     """A list that says to equal everything."""
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other):
         return True
 
 
 HALF, BIG, INF = Fraction(1, 2), 10**30 + 1, float("inf")
 Pair = collections.namedtuple("Pair", "x y")
-DEEP: list[Any] = []
+DEEP = []
 DEEP.append(DEEP)
-RIGHT: list[tuple[Any, Any]] = [
+RIGHT = [
     (2, 2.0), (2.0, 2), (1, True), ([1, 2.0], [True, 2]), ({1, 2}, frozenset({2, 1.0})),
     ({"a": 1, "b": [2]}, {"b": [2.0], "a": True}), (1.0, 1.0 + 1e-9), ([0.1], [0.1 + 1e-8]),
     ((0.5, 0.25), (0.5, 0.2500001)), (b"x", bytearray(b"x")), (1 + 0j, 1), (INF, INF), ([], []),
@@ -67,7 +66,7 @@ RIGHT: list[tuple[Any, Any]] = [
     ([0.5, 1], [HALF, Decimal(1)]), (BIG, Decimal(BIG)), (INF, Decimal("inf")),
     ({1, 2}, {1: 0, 2: 0}.keys()), ({(1, 2)}, {1: 2}.items()),
 ]  # fmt: skip
-WRONG: list[tuple[Any, Any]] = [
+WRONG = [
     ([1], (1,)), (1.0, 1.1), (1.5, "1.5"), ([0.1], (0.1,)), ([0.1], [0.1, 0.2]), (NAN, NAN),
     ([1.5, NAN], [1.5, NAN]), ("a", "b"), (1, None), ([1, 2.5], [1, 2.5 + 1e-9]), ({}, set()),
     (5, 5.0000001), (2.5, object()), ([], ()), (0, ""), ("1", 1),
@@ -85,12 +84,12 @@ WRONG: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("pairs", "equal"), [(RIGHT, True), (WRONG, False)])
-def test_what_is_equal_enough(pairs: list[tuple[Any, Any]], equal: bool) -> None:
+def test_what_is_equal_enough(pairs, equal):
     for expected, found in pairs:
         assert right(expected, found) == equal, (expected, found)
 
 
-def test_the_tolerance_stays_on_after_the_first_float() -> None:
+def test_the_tolerance_stays_on_after_the_first_float():
     task = problem(DOUBLE | {"base_input": [[1], [2]]})
     inputs = task.base_input
     late = [value(1.5), value([1, 0.25])], [value(1.5), value([1, 0.25 + 1e-9])]
@@ -117,14 +116,12 @@ MATCH = re.search("a", "a")
         (DIGITS, 0, [4], []), (DIVISORS, 7, [0], [1]), (ANYTHING, 1, ["anything"], []),
     ],
 )  # fmt: skip
-def test_what_some_tasks_accept_as_well(
-    task: dict[str, Any], expected: Any, good: list[Any], bad: list[Any]
-) -> None:
+def test_what_some_tasks_accept_as_well(task, expected, good, bad):
     assert [found for found in good if not right(expected, found, task)] == []
     assert [found for found in bad if right(expected, found, task)] == []
 
 
-def test_a_forged_text_of_any_length_is_not_read() -> None:
+def test_a_forged_text_of_any_length_is_not_read():
     task = problem(DOUBLE)
     forged = Value("float", "", "[" * 3_000_000, 1, True, 0.0)
     pair = [value(0.5)], [forged]

@@ -2,7 +2,6 @@
 
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,13 +22,13 @@ TASK = problem(DOUBLE)
 
 
 @pytest.fixture(scope="module")
-def grader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FunctionGrader]:
+def grader(tmp_path_factory):
     cache = tmp_path_factory.mktemp("expected")
     with FunctionGrader(cache=cache, limits=Limits(min_time_s=0.2)) as opened:
         yield opened
 
 
-def test_reference_solutions_pass(grader: FunctionGrader) -> None:
+def test_reference_solutions_pass(grader):
     tasks = [problem(source) for source in (DOUBLE, HALF, ROOT, SHARED, SEEK)]
     verdicts = list(grader.grade_many((task, task.reference) for task in tasks))
     assert verdicts == [(ProgramOutcome("pass"), ProgramOutcome("pass"))] * 5
@@ -39,9 +38,7 @@ JUDGED = [*ANSWERS["judged"], ("\ud800\0", "fail", "fail", -1, "Error")]
 
 
 @pytest.mark.parametrize(("program", "base", "plus", "test", "reason"), JUDGED)
-def test_verdicts(
-    grader: FunctionGrader, program: str, base: str, plus: str, test: int, reason: str
-) -> None:
+def test_verdicts(grader, program, base, plus, test, reason):
     first, second = grader.grade(TASK, program)
     worse = first if first.status != "pass" else second
     failed = -1 if worse.failed_test is None else worse.failed_test
@@ -49,13 +46,13 @@ def test_verdicts(
     assert re.search(reason, worse.reason)
 
 
-def test_a_loop_fails_by_its_own_processor_time(grader: FunctionGrader) -> None:
+def test_a_loop_fails_by_its_own_processor_time(grader):
     base, _ = grader.grade(TASK, "def double(x):\n    while True:\n        pass")
     assert (base.status, base.failed_test) == ("fail", 0)
     assert "processor time" in base.reason
 
 
-def test_long_outputs_are_compared_by_rule_too(grader: FunctionGrader) -> None:
+def test_long_outputs_are_compared_by_rule_too(grader):
     body = "(n):\n    return [0.5] * n\n"
     task = problem(row("HumanEval/1003", "many", body, base_input=[[9000]]))
     near = "def many(n):\n    return [0.5 + 1e-9] * n"
@@ -64,14 +61,14 @@ def test_long_outputs_are_compared_by_rule_too(grader: FunctionGrader) -> None:
     assert grader.grade(task, far)[0].status == "fail"
 
 
-def test_a_failing_reference_counts_for_no_one(grader: FunctionGrader) -> None:
+def test_a_failing_reference_counts_for_no_one(grader):
     task = problem(row("HumanEval/1004", "bad", "(n):\n    return 1 / n\n", base_input=[[0]]))
     outcomes = grader.grade(task, task.reference)
     assert [outcome.status for outcome in outcomes] == [None, None]
     assert "of HumanEval/1004 failed: call 1: ZeroDivision" in outcomes[0].reason
 
 
-def test_expected_outputs_are_kept_and_damage_is_no_harm(tmp_path: Path) -> None:
+def test_expected_outputs_are_kept_and_damage_is_no_harm(tmp_path):
     task = problem(HALF)
     for _ in range(2):
         with FunctionGrader(cache=tmp_path) as grader:
@@ -83,9 +80,7 @@ def test_expected_outputs_are_kept_and_damage_is_no_harm(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("workers", [2, pytest.param(1, marks=pytest.mark.slow)])
-def test_pieces_of_a_run_change_no_verdict(
-    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pieces_of_a_run_change_no_verdict(workers, tmp_path, monkeypatch):
     programs = ["", "    return [x, x] if x != 2 else 0", "    return [x, x]"]
     programs = [TASK.reference, *(f"def double(x):\n{program}" for program in programs)]
     samples = [(TASK, program) for program in programs * 3]
@@ -96,8 +91,8 @@ def test_pieces_of_a_run_change_no_verdict(
         assert list(grader.grade_many(samples)) == wanted
 
 
-def test_arguments_of_mbpp_get_their_python_types() -> None:
-    def arguments(task: str, *found: object) -> tuple[object, ...]:
+def test_arguments_of_mbpp_get_their_python_types():
+    def arguments(task, *found):
         return problem(
             row(task, "f", "(*a):\n    return a\n", base_input=[list(found)])
         ).base_input[0]
@@ -123,7 +118,7 @@ def test_arguments_of_mbpp_get_their_python_types() -> None:
         (SHARED | {"base_input": [[1, 2]]}, "do not fit Mbpp/2"),
     ],
 )
-def test_rows_that_are_no_problems(row: dict[str, object], message: str) -> None:
+def test_rows_that_are_no_problems(row, message):
     name = "mbpp_plus" if row["task_id"] == "Mbpp/2" else "humaneval_plus"
     with pytest.raises(EvalsError, match=message):
         read_problem(row, name)
@@ -133,23 +128,23 @@ PROGRAM = "def f(x):\n    return x + 1"
 
 
 @pytest.mark.parametrize("answer", ANSWERS["wrapped"])
-def test_one_program_in_many_wrappings(answer: str) -> None:
+def test_one_program_in_many_wrappings(answer):
     assert sanitize(answer, "f").strip() == PROGRAM
 
 
 @pytest.mark.parametrize("program", ANSWERS["whole"])
-def test_what_the_entry_point_needs_stays(program: str) -> None:
+def test_what_the_entry_point_needs_stays(program):
     assert sanitize(f"```\n{program}\nprint(f(1))\n```", "f") == program
 
 
-def test_an_answer_without_a_program_stays_as_it_is() -> None:
+def test_an_answer_without_a_program_stays_as_it_is():
     for answer in ("", "I cannot do that."):
         assert sanitize(answer, "f") == answer
     assert sanitize("```python\nx = 1\n```", "f") == "x = 1"
     assert extract_program("x" * 2_000_000, "f") == ""
 
 
-def test_long_nonsense_takes_no_time() -> None:
+def test_long_nonsense_takes_no_time():
     sanitize("def f(:\n" * 20_000, "f")
     sanitize("(" * 100_000, "f")
     sanitize("```\n" * 50_001, "f")

@@ -4,7 +4,6 @@ import gzip
 from collections import Counter
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 
 import pytest
 from full_disk import on_full_disk
@@ -14,25 +13,25 @@ from mortal import changes_until_death
 from sums import GOLD, TableEngine, sums
 
 from code_verifier import Sandbox, SandboxUnavailable, ScriptRunner
-from evals import EvalsError, Question, Run, SettingsChanged, evaluate, read_runs
+from evals import EvalsError, Question, SettingsChanged, evaluate, read_runs
 from evals.records import saved_samples
 from evals.side_by_side import table_of
 from lora_evo import LoraEvoError
 from lora_evo.model import Rollout
 
 
-def files(folder: Path) -> dict[str, bytes]:
+def files(folder):
     found = sorted(path for path in folder.iterdir() if path.name != ".lock")
     return {path.name: path.read_bytes() for path in found}
 
 
-def ask(engine: TableEngine, out: Path | None = None, **changes: object) -> Run:
+def ask(engine, out=None, **changes):
     settings = {"n": 2, "temperature": 1.0, "seed": 4, **changes}
-    (result,) = evaluate(engine, sums(), out=out, **settings)  # type: ignore[arg-type]
+    (result,) = evaluate(engine, sums(), out=out, **settings)
     return result
 
 
-def test_levels_ill_form_and_faults_are_counted() -> None:
+def test_levels_ill_form_and_faults_are_counted():
     easy = {prompt: answer for prompt, answer in GOLD.items() if len(answer) == 1}
     result = ask(TableEngine({**easy, "5 + 5 =": "?"}), limit=12, n=1)
     assert [result.row()[f"rate_level_{level}"] for level in (1, 2)] == [1.0, 0.0]
@@ -48,9 +47,7 @@ def test_levels_ill_form_and_faults_are_counted() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 10, 11, 20])
-def test_samples_that_are_not_judged_are_graded_when_the_run_resumes(
-    tmp_path: Path, count: int
-) -> None:
+def test_samples_that_are_not_judged_are_graded_when_the_run_resumes(tmp_path, count):
     """Of twenty samples; more than half are no result."""
 
     def grade(pairs, how):
@@ -74,9 +71,7 @@ def test_samples_that_are_not_judged_are_graded_when_the_run_resumes(
     assert read_runs(tmp_path) == [replace(run, prompts=dict(run.prompts))]
 
 
-def test_a_sandbox_that_judges_nothing_is_found_before_anything_is_sampled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sandbox_that_judges_nothing_is_found_before_anything_is_sampled(tmp_path, monkeypatch):
     executing_fails(monkeypatch)
     engine = TableEngine(GOLD)
     for sandbox in (Sandbox, ScriptRunner):
@@ -86,7 +81,7 @@ def test_a_sandbox_that_judges_nothing_is_found_before_anything_is_sampled(
     assert evaluate(engine, sums())[0].overall.value == 1.0  # it runs no program
 
 
-def test_adapters_share_batches_and_seeds(tmp_path: Path) -> None:
+def test_adapters_share_batches_and_seeds(tmp_path):
     engine = TableEngine(GOLD)
     results = evaluate(engine, sums(), [None, "s0"], n=2, temperature=1.0, out=tmp_path)
     assert [result.adapter for result in results] == ["base", "s0"]
@@ -103,7 +98,7 @@ def test_adapters_share_batches_and_seeds(tmp_path: Path) -> None:
     assert {row["response"] for row in rows} == set(GOLD.values())
 
 
-def test_an_interrupted_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes_to_the_same_bytes(tmp_path):
     ask(TableEngine(GOLD), tmp_path / "a")
     whole, cut = (tmp_path / name / "base" / "sums" for name in "ab")
     assert sorted(files(whole)) == [
@@ -114,7 +109,7 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     samples = cut / "samples.jsonl"
     assert samples.read_bytes().count(b"\n") == 16
     samples.write_bytes(samples.read_bytes()[:-9])  # a crash in the middle of a line
-    seen: Counter[str] = Counter()
+    seen = Counter()
     second = TableEngine(GOLD)
     ask(second, tmp_path / "b", progress=lambda phase, done: seen.update({phase: done}))
     assert len(second.asked) == 25
@@ -132,7 +127,7 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", [{"n": 4}, {"n": 2, "limit": 8}, {"n": 8, "limit": 3}, {"n": 1}])
-def test_a_run_grows_and_shrinks_with_what_is_there(tmp_path: Path, first: dict[str, int]) -> None:
+def test_a_run_grows_and_shrinks_with_what_is_there(tmp_path, first):
     here, whole = (tmp_path / name / "base" / "sums" for name in "ab")
     ask(TableEngine(GOLD), tmp_path / "a", **first)
     engine = TableEngine(GOLD)
@@ -151,7 +146,7 @@ def test_a_run_grows_and_shrinks_with_what_is_there(tmp_path: Path, first: dict[
     assert again.row()["samples"] == 80
 
 
-def test_another_prompt_of_a_question_is_another_run(tmp_path: Path) -> None:
+def test_another_prompt_of_a_question_is_another_run(tmp_path):
     ask(TableEngine(GOLD), tmp_path, limit=6)
     first, *rest = sums().questions
     other = replace(sums(), questions=(replace(first, fields={"prompt": "0 + 0 ="}), *rest))
@@ -172,7 +167,7 @@ class Narrow(TableEngine):
 
 
 @pytest.mark.parametrize("adapters", [[None], [None, "s0", "s1"]])
-def test_a_prompt_that_does_not_fit_counts_as_wrong(tmp_path: Path, adapters: list) -> None:
+def test_a_prompt_that_does_not_fit_counts_as_wrong(tmp_path, adapters):
     engine = Narrow(GOLD)
     runs = evaluate(engine, sums(), adapters, out=tmp_path)
     assert len(engine.asked) == 10 * len(adapters)
@@ -193,7 +188,7 @@ class EchoEngine(TableEngine):
 
     max_rows = 4
 
-    def __init__(self, notes: Path) -> None:
+    def __init__(self, notes):
         super().__init__({})
         self.notes = notes
 
@@ -204,8 +199,8 @@ class EchoEngine(TableEngine):
 
 
 @pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
-def test_killed_at_a_change_a_run_resumes_to_the_same_files(tmp_path: Path, every: int) -> None:
-    def act(home: Path) -> None:
+def test_killed_at_a_change_a_run_resumes_to_the_same_files(tmp_path, every):
+    def act(home):
         ask(EchoEngine(home.parent / "notes"), home, limit=6)
 
     whole = tmp_path / "whole" / "home"
@@ -226,7 +221,7 @@ def test_killed_at_a_change_a_run_resumes_to_the_same_files(tmp_path: Path, ever
             break
 
 
-def test_a_result_of_other_verdicts_is_no_result(tmp_path: Path) -> None:
+def test_a_result_of_other_verdicts_is_no_result(tmp_path):
     evaluate(TableEngine(GOLD), sums(), out=tmp_path)
     (result,) = tmp_path.rglob("result.json")
     whole = result.read_bytes()
@@ -239,7 +234,7 @@ def test_a_result_of_other_verdicts_is_no_result(tmp_path: Path) -> None:
     assert (found.partial, len(found.verdicts)) == (True, 4)
 
 
-def test_changed_settings_and_strange_files_are_refused(tmp_path: Path) -> None:
+def test_changed_settings_and_strange_files_are_refused(tmp_path):
     engine = TableEngine({})
     ask(engine, tmp_path, limit=4)
     with pytest.raises(SettingsChanged, match="max_tokens was 4, now 50; seed was 4, now 1"):
@@ -255,7 +250,7 @@ def test_changed_settings_and_strange_files_are_refused(tmp_path: Path) -> None:
         ask(engine, temperature=0)
 
 
-def test_top_p_and_top_k_reach_the_engine_and_the_settings(tmp_path: Path) -> None:
+def test_top_p_and_top_k_reach_the_engine_and_the_settings(tmp_path):
     engine = TableEngine({})
     result = ask(engine, tmp_path, limit=4, top_p=0.9, top_k=5)
     assert {(r.top_p, r.top_k) for r in engine.asked} == {(0.9, 5)}
@@ -267,7 +262,7 @@ def test_top_p_and_top_k_reach_the_engine_and_the_settings(tmp_path: Path) -> No
         ask(engine, temperature=0, n=1, top_k=5)
 
 
-def test_a_limit_takes_from_every_level() -> None:
+def test_a_limit_takes_from_every_level():
     assert sorted(q.id for q in sums().part(3)) == ["sums/0", "sums/1", "sums/10"]
     assert len(replace(sums(), sorted=False).part(12)) == 12
     assert sums().part(None) == list(sums().questions)
@@ -282,12 +277,12 @@ BENCHMARK = replace(
 )
 
 
-def read(path: Path) -> list[tuple[str, int, str | None]]:
+def read(path):
     samples, _ = saved_samples(path, BENCHMARK)
     return [(s.id, s.sample, s.solution or s.response) for s in samples]
 
 
-def test_evalplus_json_lines(tmp_path: Path) -> None:
+def test_evalplus_json_lines(tmp_path):
     rows = [
         {"task_id": "HumanEval/900", "solution": TWICE, "base_status": "pass"},
         {"task_id": "HumanEval/901", "completion": "    return 1"},
@@ -309,7 +304,7 @@ def test_evalplus_json_lines(tmp_path: Path) -> None:
     assert read(path) == found
 
 
-def test_a_completion_goes_on_from_a_prompt_of_evalplus_alone(tmp_path: Path) -> None:
+def test_a_completion_goes_on_from_a_prompt_of_evalplus_alone(tmp_path):
     texts = "4", "```python\nx = 4\n```"
     path = write_rows(tmp_path / "in", [{"task_id": "sums/2", "completion": t} for t in texts])
     found = saved_samples(path, sums())[0]
@@ -340,9 +335,7 @@ P0 = '{"id": "p0", "response": "x"}'
         ([], "holds no samples"),
     ],
 )
-def test_what_is_no_sample_is_refused_in_one_line(
-    tmp_path: Path, lines: list[str], said: str
-) -> None:
+def test_what_is_no_sample_is_refused_in_one_line(tmp_path, lines, said):
     path = tmp_path / "any.name"
     path.write_text("\n".join(lines))
     with pytest.raises(EvalsError, match=said) as caught:
@@ -350,7 +343,7 @@ def test_what_is_no_sample_is_refused_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_a_full_disk_takes_no_part_of_a_sample(tmp_path: Path) -> None:
+def test_a_full_disk_takes_no_part_of_a_sample(tmp_path):
     program = r"""
 from evals.question import Sample
 from evals.records import read_samples

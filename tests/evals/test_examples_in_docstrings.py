@@ -5,6 +5,6 @@ from docstrings import run_examples
 import evals
 
 
-def test_examples_are_true() -> None:
+def test_examples_are_true():
     names = ["build_table", "math_reward", "math_score", "benchmark_names", "check_golds"]
     run_examples(evals, names)

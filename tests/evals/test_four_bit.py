@@ -19,8 +19,8 @@ NF4 = "4-bit nf4, double quantization, compute in bfloat16"
 
 
 def test_a_member_runs_on_its_base_and_on_another_only_where_asked_for(
-    tmp_path: Path, model_folder: Path, adapter_folders: dict[str, Path]
-) -> None:
+    tmp_path, model_folder, adapter_folders
+):
     member = Path(shutil.copytree(adapter_folders["one"], tmp_path / "t0"))
     founder = replace(Lineage.founder("t0", 0, "sha256:0"), quantization=NF4)
     (member / "lineage.json").write_text(founder.to_json())

@@ -4,15 +4,13 @@ import gzip
 import json
 import tracemalloc
 from datetime import datetime
-from pathlib import Path
-from typing import Any
 
 import pytest
 from json_lines import write_rows
 from livecodebench_problems import question, row
 
 from code_verifier import read_tests as read_row
-from evals import Data, EvalsError, Question, load_benchmark
+from evals import Data, EvalsError, load_benchmark
 from evals.code.livecodebench import read_questions
 from evals.code.programs import azr_program, official_program
 from evals.data import HubRows
@@ -20,13 +18,13 @@ from evals.data import HubRows
 PAIRS = [("1\n", "2\n"), ("2\n", "4\n"), ("é\n", "è\n")]
 
 
-def read_tests(question: Question) -> list[tuple[str, str]]:
+def read_tests(question):
     """The tests of a question, each with its input and its output."""
     tests = read_row(question.problem())
     return list(zip(tests.inputs, tests.outputs, strict=True))
 
 
-def test_tests_of_rows_and_of_files(tmp_path: Path) -> None:
+def test_tests_of_rows_and_of_files(tmp_path):
     assert read_tests(question(PAIRS)) == PAIRS
     path = tmp_path / "rows.jsonl"
     rows = [row(PAIRS[:1], question_id="p0"), row(PAIRS)]
@@ -42,7 +40,7 @@ LARGE = 1 << 20
 """Characters of hidden tests in a row of a shard."""
 
 
-def shard_rows(first: int, count: int = 4) -> list[dict[str, Any]]:
+def shard_rows(first, count=4):
     """Rows as the hub has them, dates as Arrow's."""
     text = json.dumps([{"input": "x" * LARGE, "output": "y", "testtype": "stdin"}])
     return [
@@ -59,19 +57,17 @@ def shard_rows(first: int, count: int = 4) -> list[dict[str, Any]]:
 class Table:
     """A data set of `datasets` of 12 rows, each made when it is read."""
 
-    def __len__(self) -> int:
+    def __len__(self):
         return 12
 
-    def __getitem__(self, number: int) -> dict[str, Any]:
+    def __getitem__(self, number):
         if number >= 12:
             raise IndexError
         return shard_rows(number, 1)[0]
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "hub"])
-def test_a_release_is_read_row_by_row_and_its_hidden_tests_when_asked(
-    kind: str, tmp_path: Path
-) -> None:
+def test_a_release_is_read_row_by_row_and_its_hidden_tests_when_asked(kind, tmp_path):
     folder = tmp_path / "release_v5"
     folder.mkdir()
     names = ["test.jsonl", "test2.jsonl", "test10.jsonl"] if kind == "jsonl" else []
@@ -93,7 +89,7 @@ def test_a_release_is_read_row_by_row_and_its_hidden_tests_when_asked(
         assert benchmark.notes[0].startswith("12 rows, which is not an official number")
 
 
-def test_a_json_array_or_gzip_is_read_whole(tmp_path: Path) -> None:
+def test_a_json_array_or_gzip_is_read_whole(tmp_path):
     rows, path = [row(PAIRS, question_id=f"p{n}") for n in range(2)], tmp_path / "rows"
     lines = "".join(json.dumps(item) + "\n" for item in rows).encode()
     for data in (json.dumps(rows, indent=1).encode(), gzip.compress(lines), lines):
@@ -104,7 +100,7 @@ def test_a_json_array_or_gzip_is_read_whole(tmp_path: Path) -> None:
         assert read_tests(questions.questions[1]) == PAIRS
 
 
-def test_a_folder_that_is_no_release_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_release_is_refused(tmp_path):
     with pytest.raises(EvalsError, match=r"holds no \*.jsonl"):
         read_questions(tmp_path)
     write_rows(tmp_path / "test-00001-of-00003.jsonl", shard_rows(0, 1))
@@ -127,12 +123,12 @@ def test_a_folder_that_is_no_release_is_refused(tmp_path: Path) -> None:
         ({"metadata": "{"}, "not JSON"),
     ],
 )
-def test_rows_that_are_no_problems(changes: dict[str, object], message: str) -> None:
+def test_rows_that_are_no_problems(changes, message):
     with pytest.raises(EvalsError, match=message):
         question(PAIRS, **changes)
 
 
-def test_programs_in_answers() -> None:
+def test_programs_in_answers():
     answer = "Try\n```python\na\n```\nor\n```\nb\nc\n```\ndone"
     assert official_program(answer) == "b\nc"
     assert official_program("```python\na") == ""

@@ -7,7 +7,6 @@ import pytest
 from json_lines import read_rows
 
 from evals import EvalsError, math_score
-from evals.data import Record
 from evals.math import final_answers
 from evals.math.final_answers import Gold, canonical_gold, extract
 from evals.math.problems import question
@@ -28,7 +27,7 @@ RESPONSES = read_rows(Path(__file__).parent / "data" / "math_responses.jsonl")
         ("41352,42351", "41352,42351"), ("1,3,5", "1,3,5"), ("4.5e33", "4.5e33"),
     ],
 )  # fmt: skip
-def test_the_text_of_a_row_is_brought_into_one_form(raw: object, text: str) -> None:
+def test_the_text_of_a_row_is_brought_into_one_form(raw, text):
     assert canonical_gold(raw).text == text
 
 
@@ -43,15 +42,13 @@ def test_the_text_of_a_row_is_brought_into_one_form(raw: object, text: str) -> N
         ("12cm", ("12cm",), ("12km",)),  # a product of two variables
     ],
 )
-def test_a_right_answer_may_have_a_unit_in_plain_spelling(
-    gold: str, right: tuple[str, ...], wrong: tuple[str, ...]
-) -> None:
+def test_a_right_answer_may_have_a_unit_in_plain_spelling(gold, right, wrong):
     texts = [f"\\boxed{{{text}}}" for text in (*right, *wrong)]
     scores = [math_score("", text, gold) for text in texts]
     assert scores == [1.0] * len(right) + [0.0] * len(wrong)
 
 
-def test_words_letters_and_units_have_kinds() -> None:
+def test_words_letters_and_units_have_kinds():
     assert canonical_gold(r"\text{east}") == Gold("east", "text")
     assert canonical_gold(r"\text{(C)}") == Gold("C", "choice")
     assert canonical_gold("45", unit="minute").unit == "min"
@@ -78,14 +75,14 @@ def test_words_letters_and_units_have_kinds() -> None:
         ("olympiadbench", {"id": 1, "question": "?", "final_answer": []}, "list with one text"),
     ],
 )
-def test_a_wrong_row_is_an_error_of_one_line(name: str, row: Record, message: str) -> None:
+def test_a_wrong_row_is_an_error_of_one_line(name, row, message):
     with pytest.raises(EvalsError, match=message.replace("(", r"\(")) as caught:
         question(name, row, 1)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("row", RESPONSES, ids=lambda row: row["rule"])
-def test_the_marked_answer_is_found(row: dict[str, str]) -> None:
+def test_the_marked_answer_is_found(row):
     extraction = extract(row["response"])
     assert (extraction.text, extraction.rule) == (row["text"], row["rule"])
 
@@ -98,7 +95,7 @@ AFTER = ("", "x", "$", "}x", "\nQ: 5", " answer is 5")
 
 
 @pytest.mark.parametrize("before", BEFORE)
-def test_repetitions_take_linear_time(before: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repetitions_take_linear_time(before, monkeypatch):
     monkeypatch.setattr(final_answers, "TAIL", 10**6)
     monkeypatch.setattr(final_answers, "MAX_BOX", 10**6)
     for number, unit in enumerate(UNITS):

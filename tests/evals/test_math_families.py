@@ -6,7 +6,7 @@ from math_families import FAMILIES, graded
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
-def test_pairs_of_known_truth(name: str) -> None:
+def test_pairs_of_known_truth(name):
     pairs = list(graded(name))
     assert [pair for pair in pairs if pair.accepted and not pair.right] == []
     refused = [pair for pair in pairs if pair.right and not pair.accepted]
@@ -15,7 +15,7 @@ def test_pairs_of_known_truth(name: str) -> None:
     assert len(pairs) > 200
 
 
-def test_the_first_pairs_of_each_family() -> None:
+def test_the_first_pairs_of_each_family():
     for name in FAMILIES:
         first = [pair for _, pair in zip(range(20), graded(name), strict=False)]
         assert [pair for pair in first if pair.accepted and not pair.right] == []

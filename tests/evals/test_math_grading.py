@@ -3,7 +3,6 @@
 import time
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 from math_golds import ROWS
@@ -14,11 +13,11 @@ from evals.math.grader import check_gold, compare, grade
 
 AGREEMENT = 0.98
 _TRAPS = Path(__file__).parent / "data" / "math_traps.toml"
-TRAPS: list[dict[str, Any]] = tomllib.loads(_TRAPS.read_text(encoding="utf-8"))["traps"]
+TRAPS = tomllib.loads(_TRAPS.read_text(encoding="utf-8"))["traps"]
 
 
 @pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.slow)])
-def test_no_wrong_answer_passes_and_few_right_ones_are_refused(step: int) -> None:
+def test_no_wrong_answer_passes_and_few_right_ones_are_refused(step):
     accepted, refused = [], []
     for row in ROWS[::step]:
         measured = row["benchmark"] == "minerva_math"
@@ -35,7 +34,7 @@ RESPONSES = (r"So \boxed{%s}.", "The answer is %s.", "#### %s", "<answer>%s</ans
 
 
 @pytest.mark.parametrize("trap", TRAPS, ids=lambda trap: trap["gold"])
-def test_what_is_right_and_what_is_not(trap: dict[str, Any]) -> None:
+def test_what_is_right_and_what_is_not(trap):
     gold = canonical_gold(trap["gold"], measured=trap.get("measured", False))
     for answer in trap.get("right", ()):
         check_gold(gold)
@@ -59,7 +58,7 @@ def test_what_is_right_and_what_is_not(trap: dict[str, Any]) -> None:
         ("1+" * 3000 + "1", "guard: length"), (r"\pm1," * 60 + "1", "guard: length"),
     ],
 )  # fmt: skip
-def test_guards_refuse_what_would_take_long(answer: str, reason: str) -> None:
+def test_guards_refuse_what_would_take_long(answer, reason):
     assert compare(Gold("5"), answer)[:2] == (False, reason)
 
 
@@ -78,13 +77,13 @@ def test_guards_refuse_what_would_take_long(answer: str, reason: str) -> None:
         ("C_1+C_2+C_3+C_4", "+".join(f"A_{k}" for k in range(4)) + "+0x" * 500),
     ],
 )  # fmt: skip
-def test_hostile_answers_take_little_time(gold: str, answer: str) -> None:
+def test_hostile_answers_take_little_time(gold, answer):
     begin = time.process_time()
     compare(Gold(gold), answer[:4_096])
     assert time.process_time() - begin < 5  # takes 0.1
 
 
-def test_long_and_strange_responses() -> None:
+def test_long_and_strange_responses():
     responses = [
         "", "\ud800 \\boxed{5}", "x" * 5_000_000 + "\\boxed{5}", "<think>5", "\\boxed{\ud800}",
     ]  # fmt: skip
@@ -95,7 +94,7 @@ def test_long_and_strange_responses() -> None:
     assert len(grade(Gold("5"), f"\\boxed{{{'5' * 9_000}}}").extracted or "") == 2_000
 
 
-def test_the_reward_of_a_batch_and_the_score_of_one() -> None:
+def test_the_reward_of_a_batch_and_the_score_of_one():
     chat = [{"role": "assistant", "content": "So #### 18"}]
     completions = [r"It is \boxed{\frac{1}{2}}.", chat, r"\boxed{3}", "no answer", "x"]
     answers = ["0.5", "9 * 2 = 18\n#### 18", 4, "1", None]
@@ -106,7 +105,7 @@ def test_the_reward_of_a_batch_and_the_score_of_one() -> None:
         math_reward(completions, gold=answers)
 
 
-def test_a_question_names_the_unit_of_a_score() -> None:
+def test_a_question_names_the_unit_of_a_score():
     question = {"question": "What percent of them sing?"}
     assert math_score("gsm8k", r"\boxed{8\%}", "8", question) == 1.0
     assert math_score("gsm8k", r"\boxed{800\%}", "8", question) == 0.0
@@ -115,13 +114,13 @@ def test_a_question_names_the_unit_of_a_score() -> None:
     assert math_reward(answers, answer=[".5"] * 2, problem=[question["question"]] * 2) == [1.0, 0.0]
 
 
-def test_an_exclamation_mark_ends_a_sentence_and_not_a_formula() -> None:
+def test_an_exclamation_mark_ends_a_sentence_and_not_a_formula():
     assert math_score("", "So the answer is 42! Great.", "42") == 1.0
     assert math_score("", "So the answer is $5!$.", "5") == 0.0
 
 
 @pytest.mark.filterwarnings("ignore:the right answer")
-def test_a_noun_that_is_in_no_list_equals_itself() -> None:
+def test_a_noun_that_is_in_no_list_equals_itself():
     assert math_score("", r"\boxed{14/2\text{ zorps}}", r"7\text{ zorps}") == 1.0
     for answer in ("7", "7 blargs", "8 zorps", "7 half zorps"):
         assert math_score("", rf"\boxed{{{answer}}}", r"7\text{ zorps}") == 0.0
@@ -137,7 +136,7 @@ def test_a_noun_that_is_in_no_list_equals_itself() -> None:
         "2^{-10^{10}}", r"\binom{10^9}{10^8}", "(10^6)!", "1e99999999", r"x^{1/10^9}",
     ],
 )  # fmt: skip
-def test_operations_on_numbers_are_bounded_before_they_run(huge: str) -> None:
+def test_operations_on_numbers_are_bounded_before_they_run(huge):
     begin = time.process_time()
     assert math_score("", rf"\boxed{{{huge}}}", "2") == 0.0
     assert math_score("", r"\boxed{2}", huge) == 0.0

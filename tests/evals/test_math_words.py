@@ -2,7 +2,6 @@
 
 import math
 import zlib
-from typing import Any
 
 import pytest
 from math_golds import GOLDS, accepted_with_a_word, published
@@ -15,13 +14,13 @@ from evals.math.problems import question
 PHRASES = ("is equal to 3.", "is therefore equal to $3$", "is given as 3", "comes out to 3.")
 
 
-def test_every_published_gold_is_read() -> None:
+def test_every_published_gold_is_read():
     assert len(GOLDS) == 1_148
     for gold, _ in published():
         check_gold(gold)
 
 
-def test_no_published_gold_of_a_tenth_is_what_a_word_makes_of_it() -> None:
+def test_no_published_gold_of_a_tenth_is_what_a_word_makes_of_it():
     """tests/gates has all of them."""
     tenth = [(gold, raw) for gold, raw in published() if zlib.crc32(raw.encode()) % 10 == 0]
     assert len(tenth) > 100
@@ -29,18 +28,18 @@ def test_no_published_gold_of_a_tenth_is_what_a_word_makes_of_it() -> None:
 
 
 @pytest.mark.parametrize("after", [" dozen", " squared", "/x", "^2", " or more", " [x]", " (mod)"])
-def test_what_follows_a_formula_is_read_with_it(after: str) -> None:
+def test_what_follows_a_formula_is_read_with_it(after):
     assert not grade(Gold("3"), f"The answer is $3${after}.").correct
     assert extract("The answer is $3$ apples. So it is.").text == r"3\text{ apples}"
 
 
 @pytest.mark.parametrize("end", PHRASES)
-def test_an_answer_is_found_after_phrases(end: str) -> None:
+def test_an_answer_is_found_after_phrases(end):
     assert math_score("", f"So the answer {end}", "3") == 1.0
     assert math_score("", f"So the answer {end}", "4") == 0.0
 
 
-def test_an_unreadable_answer_says_what_was_not_read() -> None:
+def test_an_unreadable_answer_says_what_was_not_read():
     assert compare(Gold("3"), "3 blargs")[:2] == (False, "unreadable: blargs")
     assert compare(Gold("3"), "3 dozen")[:2] == (False, "value")
 
@@ -49,7 +48,7 @@ def test_an_unreadable_answer_says_what_was_not_read() -> None:
     "gold",
     [{}, {"a": 1}, b"3", [None], [], True, math.inf, r"\frac{1", "(", "3 blargs", " ", "9" * 300],
 )
-def test_a_gold_that_cannot_be_read_is_an_error_in_a_benchmark(gold: Any) -> None:
+def test_a_gold_that_cannot_be_read_is_an_error_in_a_benchmark(gold):
     rows = [{"id": 1, "problem": "?", "answer": "3"}, {"id": 2, "problem": "?", "answer": gold}]
     with pytest.raises(EvalsError, match="amc23, row 2: "):
         [question("amc23", row, number) for number, row in enumerate(rows, 1)]
@@ -72,7 +71,7 @@ RESPELLED = {
 
 
 @pytest.mark.filterwarnings("ignore:the right answer")
-def test_a_gold_that_cannot_be_read_equals_its_own_text_in_rewards() -> None:
+def test_a_gold_that_cannot_be_read_equals_its_own_text_in_rewards():
     texts = [gold[0] if isinstance(gold, list) else gold for gold in UNREAD]
     for gold, text in zip(UNREAD, texts, strict=True):
         assert math_score("", rf"\boxed{{{text}}}", gold) == 1.0
@@ -87,11 +86,11 @@ def test_a_gold_that_cannot_be_read_equals_its_own_text_in_rewards() -> None:
     assert [place for place, _ in check_golds([*UNREAD, "3", None])] == [*range(9), 10]
 
 
-def test_a_row_without_a_gold_has_no_reward() -> None:
+def test_a_row_without_a_gold_has_no_reward():
     assert math_reward([r"\boxed{3}"] * 3, answer=[None, "", math.nan]) == [None] * 3
 
 
-def test_a_list_of_golds_asks_for_all_of_them() -> None:
+def test_a_list_of_golds_asks_for_all_of_them():
     assert math_reward([r"\boxed{2}"] * 2, final_answer=[["2"], ["2", "3"]]) == [1.0, 0.0]
     assert math_reward([r"\boxed{3, 2}"], final_answer=[["2", "3"]]) == [1.0]
     with pytest.warns(UserWarning, match="right answer is None"):

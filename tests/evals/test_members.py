@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 from evals_commands import fails, run
@@ -14,7 +13,7 @@ from evals.side_by_side import table_of
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory, make_adapter, model_folder: Path) -> Path:
+def runs(tmp_path_factory, make_adapter, model_folder):
     """A folder of runs: `mine` (s1 replaced by s2), `azr`, `a:b`; and an adapter of no run."""
     home = tmp_path_factory.mktemp("runs")
     named = {"mine": ("s0", "s1", "s2", "t0", "t1"), "azr": ("a0",), "a:b": ("s0", "t0")}
@@ -29,7 +28,7 @@ def runs(tmp_path_factory, make_adapter, model_folder: Path) -> Path:
     return home
 
 
-def groups_of(home: Path, *specs: str) -> dict[str, tuple[str, str | None] | None]:
+def groups_of(home, *specs):
     """Names with role and run, of specs that have HOME for the folder of runs."""
     members = find_members([spec.replace("HOME", str(home)) for spec in specs])
     assert members.folders.keys() == members.groups.keys()
@@ -65,9 +64,7 @@ STUDENT, TEACHER = ("student", "mine"), ("teacher", "mine")
         (["HOME/mine:s0", "again=HOME/mine/members/s0"], {"s0": STUDENT, "again": None}),
     ],
 )
-def test_a_spec_names_adapters_and_their_groups(
-    runs: Path, specs: list[str], wanted: dict[str, tuple[str, str] | None]
-) -> None:
+def test_a_spec_names_adapters_and_their_groups(runs, specs, wanted):
     if specs == ["HOME/x:students"]:  # a folder with a colon needs a name that can be a folder's
         with pytest.raises(EvalsError, match="cannot be an adapter's name"):
             groups_of(runs, *specs)
@@ -75,7 +72,7 @@ def test_a_spec_names_adapters_and_their_groups(
     assert groups_of(runs, *specs) == wanted
 
 
-def test_a_folder_is_found_and_the_base_is_the_first_runs(runs: Path, model_folder: Path) -> None:
+def test_a_folder_is_found_and_the_base_is_the_first_runs(runs, model_folder):
     members = find_members([str(runs / "plain"), f"best={runs / 'mine'}:s2"])
     assert members.base == str(model_folder)
     assert members.folders["best"].samefile(runs / "mine" / "members" / "s2")
@@ -98,18 +95,14 @@ def test_a_folder_is_found_and_the_base_is_the_first_runs(runs: Path, model_fold
         ("a b=HOME/mine:students", "'a b-s0' cannot be an adapter's name"),
     ],
 )
-def test_a_wrong_spec_is_one_line_that_says_what_there_is(
-    runs: Path, spec: str, message: str
-) -> None:
+def test_a_wrong_spec_is_one_line_that_says_what_there_is(runs, spec, message):
     with pytest.raises(EvalsError) as caught:
         find_members([spec.replace("HOME", str(runs))])
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_two_runs_in_folders_of_one_name_are_told_apart(
-    runs: Path, tmp_path: Path, make_adapter
-) -> None:
+def test_two_runs_in_folders_of_one_name_are_told_apart(runs, tmp_path, make_adapter):
     for place in "pq":
         shutil.copytree(runs / "mine", tmp_path / place / "out")
     groups = find_members([str(tmp_path / place / "out") for place in "pq"]).groups
@@ -117,7 +110,7 @@ def test_two_runs_in_folders_of_one_name_are_told_apart(
     assert {group.run for group in groups.values() if group} == {"out", "q/out"}
 
 
-def test_the_living_are_in_order_whatever_a_killed_run_left(tmp_path: Path, make_adapter) -> None:
+def test_the_living_are_in_order_whatever_a_killed_run_left(tmp_path, make_adapter):
     home = tmp_path / "run"
     for i, name in enumerate(("s10", "s2", "t0", "s0")):
         make_adapter(home / "members" / name, i + 1, base="one/model")
@@ -132,11 +125,11 @@ def test_the_living_are_in_order_whatever_a_killed_run_left(tmp_path: Path, make
         find_members([str(home)])
 
 
-def labels(text: str) -> list[str]:
+def labels(text):
     return [line.split("  ")[0] for line in text.splitlines()]
 
 
-def test_a_run_is_averaged_by_role(runs: Path, model_folder: Path, tmp_path: Path) -> None:
+def test_a_run_is_averaged_by_role(runs, model_folder, tmp_path):
     rows = [{"question": f"{a} + {a}?", "answer": f"#### {2 * a}"} for a in range(1, 4)]
     data = write_rows(tmp_path / "gsm8k", rows)
     out, page = tmp_path / "out", tmp_path / "page.html"
@@ -177,17 +170,17 @@ def test_a_run_is_averaged_by_role(runs: Path, model_folder: Path, tmp_path: Pat
     assert {"azr-a0", "plain"} <= set(labels(done.stdout))
 
 
-def evaluated(out: Path, groups: dict[str, Group | None], base: bool = False) -> None:
+def evaluated(out, groups, base=False):
     adapters = [*([None] if base else []), *groups]
     evaluate(TableEngine(GOLD), sums(), adapters, groups=groups, limit=4, out=out)
 
 
-def means(*folders: Path) -> list[str]:
+def means(*folders):
     table = table_of(read_runs(*folders))[1]
     return [line[0].label for line in table.lines if line[0].kind == "mean"]
 
 
-def test_results_of_two_folders_are_not_averaged_together(tmp_path: Path) -> None:
+def test_results_of_two_folders_are_not_averaged_together(tmp_path):
     students = {f"s{i}": Group("student", "mine") for i in range(2)}
     evaluated(tmp_path / "p", students, base=True)
     evaluated(tmp_path / "q", students | {"s2": Group("student", "mine")}, base=True)
@@ -206,8 +199,8 @@ def test_results_of_two_folders_are_not_averaged_together(tmp_path: Path) -> Non
     assert means(tmp_path / "r") == ["mean of 2 adapters"]
 
 
-def test_a_resumed_evaluation_takes_the_groups_that_it_is_told(tmp_path: Path) -> None:
-    def kept() -> dict[str, object]:
+def test_a_resumed_evaluation_takes_the_groups_that_it_is_told(tmp_path):
+    def kept():
         return json.loads((tmp_path / "s0" / "sums" / "result.json").read_text())
 
     evaluated(tmp_path, {"s0": Group("student", "mine")})

@@ -1,7 +1,6 @@
 """Benchmarks of one's own: a file and a grader; and rows that are not the published ones."""
 
 import json
-from pathlib import Path
 
 import pytest
 from evals_commands import fails, run
@@ -40,7 +39,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("grader", CASES)
-def test_a_file_and_a_grader_are_a_benchmark(grader: str, tmp_path: Path) -> None:
+def test_a_file_and_a_grader_are_a_benchmark(grader, tmp_path):
     row, right, wrong = CASES[grader]
     data = write_rows(tmp_path / "rows.jsonl", [row])
     samples = write_rows(tmp_path / "in", [{"id": 0, "response": text} for text in (right, wrong)])
@@ -54,9 +53,7 @@ def test_a_file_and_a_grader_are_a_benchmark(grader: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("column", ["task_id", "question_id", "idx", "unique_id"])
 @pytest.mark.parametrize("grader", ["math", "exact"])
-def test_samples_find_the_rows_of_their_ids_whatever_these_are_called(
-    column: str, grader: str, tmp_path: Path
-) -> None:
+def test_samples_find_the_rows_of_their_ids_whatever_these_are_called(column, grader, tmp_path):
     rows = [{column: n, "question": f"{n}?", "answer": str(2 * n)} for n in (1, 2, 3)]
     benchmark = load_own("mine", write_rows(tmp_path / "rows", rows), grader)
     assert [question.id for question in benchmark.questions] == ["1", "2", "3"]
@@ -80,16 +77,14 @@ def test_samples_find_the_rows_of_their_ids_whatever_these_are_called(
         ("New York", r"\boxed{\text{Old York}} New York", False),
     ],
 )
-def test_exact_is_the_marked_answer_or_the_whole_response(
-    gold: str, response: str, right: bool, tmp_path: Path
-) -> None:
+def test_exact_is_the_marked_answer_or_the_whole_response(gold, response, right, tmp_path):
     rows = write_rows(tmp_path / "rows", [{"question": "?", "answer": gold}])
     benchmark = load_own("mine", rows, "exact")
     (found,) = evaluate(TableEngine({"": response}), benchmark, recipe="azr")
     assert [verdict.correct for verdict in found.verdicts] == [right]
 
 
-def test_it_is_asked_like_a_published_one_and_in_no_published_average(tmp_path: Path) -> None:
+def test_it_is_asked_like_a_published_one_and_in_no_published_average(tmp_path):
     benchmark = load_own("mine", write_rows(tmp_path / "rows", [CASES["math"][0]]), "math")
     assert benchmark.recipe.template("mine") == benchmark.recipe.template("math500")
     engine = TableEngine({"1 + 1?": "</think><answer>2</answer>"})
@@ -118,9 +113,7 @@ def test_it_is_asked_like_a_published_one_and_in_no_published_average(tmp_path: 
         ("mine", CASES["tests"][0], "stdio", "functions; choose the grader tests"),
     ],
 )
-def test_what_cannot_be_one_is_an_error_of_one_line(
-    name: str, row: dict[str, object], grader: str | None, message: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_one_is_an_error_of_one_line(name, row, grader, message, tmp_path):
     with pytest.raises(EvalsError, match=message) as caught:
         load_own(name, write_rows(tmp_path / "rows.jsonl", [row]), grader)
     assert "\n" not in str(caught.value)
@@ -129,7 +122,7 @@ def test_what_cannot_be_one_is_an_error_of_one_line(
           f"mine={tmp_path / 'b.toml'}", "--out", tmp_path / "out")  # fmt: skip
 
 
-def test_another_grader_is_another_run(tmp_path: Path) -> None:
+def test_another_grader_is_another_run(tmp_path):
     rows, engine = write_rows(tmp_path / "rows", [CASES["math"][0]]), TableEngine({"": "4/2"})
     for grader in ("math", "exact"):
         evaluate(engine, load_own("mine", rows, grader), recipe="azr", out=tmp_path / grader)
@@ -140,7 +133,7 @@ def test_another_grader_is_another_run(tmp_path: Path) -> None:
     assert (table.differences, "their graders differ" in as_text(table)) == ((), True)
 
 
-def test_other_rows_under_a_published_name_are_marked(tmp_path: Path) -> None:
+def test_other_rows_under_a_published_name_are_marked(tmp_path):
     rows = [{"question": "1 + 1?", "answer": "#### 2"}]
     benchmark = load_benchmark("gsm8k", Data(write_rows(tmp_path / "rows", rows)))
     evaluate(TableEngine({"1": "#### 2"}), benchmark, recipe="azr", out=tmp_path / "out")

@@ -3,7 +3,6 @@
 import json
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from evals_commands import fails, run
@@ -34,7 +33,7 @@ class Words(TableEngine):
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory):
     home = tmp_path_factory.mktemp("scores")
     evaluate(Words({}), sums(), [None, "other"], limit=12, out=home)
     path = home / "other" / "sums" / "result.json"
@@ -42,7 +41,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def test_the_page_shows_every_sample_and_runs_nothing_of_theirs(home: Path) -> None:
+def test_the_page_shows_every_sample_and_runs_nothing_of_theirs(home):
     text = page_text(*table_of(read_runs(home)))
     page = Page(text)
     tags = [tag for tag, _ in page.tags]
@@ -60,7 +59,7 @@ def test_the_page_shows_every_sample_and_runs_nothing_of_theirs(home: Path) -> N
     assert page_text(*table_of(read_runs(home))) == text
 
 
-def test_questions_that_do_not_fit_are_counted(home: Path) -> None:
+def test_questions_that_do_not_fit_are_counted(home):
     runs = read_runs(home / "base", home / "other", home / "base")
     assert len(runs) == 2
     some, left_out = questions(runs, 4000)
@@ -68,7 +67,7 @@ def test_questions_that_do_not_fit_are_counted(home: Path) -> None:
     assert left_out
 
 
-def test_the_command_writes_it_with_comparisons_and_names_for_every_sign(tmp_path: Path) -> None:
+def test_the_command_writes_it_with_comparisons_and_names_for_every_sign(tmp_path):
     groups = {"s0": Group("student", "mine"), "t0": Group("teacher", "mine"), "lone": None}
     asked = {"n": 2, "temperature": 1.0, "limit": 6, "groups": groups, "out": tmp_path / "out"}
     evaluate(Words({}), sums(), [None, *groups], **asked)
@@ -111,7 +110,7 @@ def test_the_command_writes_it_with_comparisons_and_names_for_every_sign(tmp_pat
     assert not unknown.exists()
 
 
-def test_without_a_comparison_or_a_role_the_page_says_nothing_of_them(home: Path) -> None:
+def test_without_a_comparison_or_a_role_the_page_says_nothing_of_them(home):
     text = page_text(*table_of(read_runs(home)))
     assert "Compared with" not in text
     assert "selfplay" not in Page(text).text
@@ -119,7 +118,7 @@ def test_without_a_comparison_or_a_role_the_page_says_nothing_of_them(home: Path
     assert "Scores" not in Page(page_text(*table_of(runs))).text
 
 
-def test_what_is_not_judged_stands_in_table_charts_and_comparisons(home: Path) -> None:
+def test_what_is_not_judged_stands_in_table_charts_and_comparisons(home):
     base, other = read_runs(home)
     first, *rest = other.verdicts
     lost = (replace(first, correct=None, reason="the sandbox failed"), *rest)
@@ -136,7 +135,7 @@ def test_what_is_not_judged_stands_in_table_charts_and_comparisons(home: Path) -
     assert "not judged" not in Page(page_text(*table_of(read_runs(home)))).text
 
 
-def test_files_that_do_not_fit_together_are_refused(home: Path, tmp_path: Path) -> None:
+def test_files_that_do_not_fit_together_are_refused(home, tmp_path):
     copy = shutil.copytree(home / "base", tmp_path / "base")
     verdicts = copy / "sums" / "verdicts.jsonl"
     row = json.loads(verdicts.read_text().splitlines()[0])
@@ -154,8 +153,8 @@ def test_files_that_do_not_fit_together_are_refused(home: Path, tmp_path: Path) 
 
 
 def test_results_that_were_asked_in_other_ways_are_named_and_other_questions_not_compared(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     for name, changes in {"a": {}, "b": {"n": 2, "temperature": 1.0}, "c": {}}.items():
         benchmark = replace(sums(), content_hash="second" if name == "c" else "first")
         evaluate(Words({}), benchmark, [None, "s0"], out=tmp_path / name, **changes)

@@ -24,13 +24,13 @@ FUNCTION = {"prompt": '\ndef twice(x):\n    """2 * x"""\n'}
 QUESTION = {"question": " What is {1} + \\frac{1}{2}? \n"}
 
 
-def tokenizer(template: str | None) -> PreTrainedTokenizerFast:
+def tokenizer(template):
     found = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE(vocab={}, merges=[])))
     found.chat_template = template
     return found
 
 
-def test_every_recipe_states_its_mode_and_renders_every_benchmark_it_covers() -> None:
+def test_every_recipe_states_its_mode_and_renders_every_benchmark_it_covers():
     chat = tokenizer(TURNS)
     texts = dict.fromkeys(("question", "starter_code", "code", "input", "output"), "T")
     fields = {**FUNCTION, **texts}
@@ -47,7 +47,7 @@ def test_every_recipe_states_its_mode_and_renders_every_benchmark_it_covers() ->
         assert set(RECIPES[name].templates) == {*CODE, *CRUXEVAL, *MATH}
 
 
-def test_evalplus_chat_begins_the_answer_for_the_model() -> None:
+def test_evalplus_chat_begins_the_answer_for_the_model():
     text = render(RECIPES["evalplus"], "humaneval_plus", FUNCTION, tokenizer(TURNS))
     assert text == (
         "<|user|>Please provide a self-contained Python script that solves the following problem "
@@ -60,7 +60,7 @@ def test_evalplus_chat_begins_the_answer_for_the_model() -> None:
     assert (template.max_tokens, template.tabs) == (768, 4)
 
 
-def test_livecodebench_has_two_forms() -> None:
+def test_livecodebench_has_two_forms():
     azr = RECIPES["azr"]
     reading = render(azr, "livecodebench", {"question": "Add.", "starter_code": ""})
     assert "Question: Add.\n\nRead the inputs from stdin" in reading
@@ -74,13 +74,13 @@ def test_livecodebench_has_two_forms() -> None:
 
 
 @pytest.mark.parametrize("broken", [None, "", tokenizer(None), tokenizer("")])
-def test_chat_mode_needs_a_chat_template(broken: object) -> None:
+def test_chat_mode_needs_a_chat_template(broken):
     with pytest.raises(EvalsError, match=r"no chat template; .*: evalplus-completion") as caught:
-        render(RECIPES["evalplus"], "mbpp_plus", FUNCTION, broken or None)  # type: ignore[arg-type]
+        render(RECIPES["evalplus"], "mbpp_plus", FUNCTION, broken or None)
     assert "\n" not in str(caught.value)
 
 
-def test_arguments_reach_the_chat_template() -> None:
+def test_arguments_reach_the_chat_template():
     thinking = tokenizer(TURNS + "{% if not enable_thinking %}<think></think>{% endif %}")
     for wanted in (True, False):
         more = {"enable_thinking": wanted}
@@ -88,12 +88,12 @@ def test_arguments_reach_the_chat_template() -> None:
         assert text.endswith("<think></think>") != wanted
 
 
-def test_a_chat_template_shows_the_same_day_whenever_it_is_asked() -> None:
+def test_a_chat_template_shows_the_same_day_whenever_it_is_asked():
     dated = tokenizer(TURNS + "{{ strftime_now('%d %b %Y') }}")
     assert render(RECIPES["chat"], "aime24", QUESTION, dated).endswith("26 Jul 2024")
 
 
-def test_templates_that_refuse_are_named() -> None:
+def test_templates_that_refuse_are_named():
     strict = tokenizer("{{ raise_exception('no system turns') }}")
     with pytest.raises(EvalsError, match="refuses the prompt: no system turns"):
         render(RECIPES["chat"], "livecodebench", {"question": "Q"}, strict)
@@ -102,7 +102,7 @@ def test_templates_that_refuse_are_named() -> None:
         render(RECIPES["evalplus"], "mbpp_plus", FUNCTION, forgetful)
 
 
-def test_unknown_names_and_missing_fields_are_refused() -> None:
+def test_unknown_names_and_missing_fields_are_refused():
     with pytest.raises(EvalsError, match="did you mean 'azr'"):
         choose_recipe(sums(), "azrr")
     with pytest.raises(EvalsError, match="'evalplus' has no template for 'gsm8k'; it covers"):
@@ -129,7 +129,7 @@ NAMES = {P: "P", Q: "Q", "1": "P", "2": "Q", "5": "the output", "": "nothing"}
 
 
 @pytest.mark.parametrize("name", COMPLETIONS)
-def test_which_program_an_answer_holds(name: str) -> None:
+def test_which_program_an_answer_holds(name):
     text = COMPLETIONS[name]
     part = own_turn(text, None, lambda _: False, code=True)
     programs = (
@@ -161,7 +161,7 @@ templates.gsm8k = "short"
 """
 
 
-def rows_of(path: Path, first: int, count: int) -> Path:
+def rows_of(path, first, count):
     numbers = range(first, first + count)
     return write_rows(path, [{"question": f"{n}+0?", "answer": f"#### {n}"} for n in numbers])
 
@@ -176,9 +176,7 @@ def rows_of(path: Path, first: int, count: int) -> Path:
          'answer = "#### 71"}]', dict.fromkeys("05", (70, 71))),
     ],
 )  # fmt: skip
-def test_a_recipe_of_ones_own_shows_examples(
-    more: str, numbers: dict[str, tuple[int, int]] | None, tmp_path: Path
-) -> None:
+def test_a_recipe_of_ones_own_shows_examples(more, numbers, tmp_path):
     """The first of the benchmark, drawn ones, those of a file, and those of the recipe."""
     recipe = tmp_path / "mine.toml"
     recipe.write_text(RECIPE.format(more=more))
@@ -214,9 +212,7 @@ def test_a_recipe_of_ones_own_shows_examples(
         (RECIPE.format(more="").replace("gsm8k", "math500"), "no template for 'gsm8k'"),
     ],
 )  # fmt: skip
-def test_a_recipe_that_cannot_be_used_is_refused_in_one_line(
-    text: str, message: str, tmp_path: Path
-) -> None:
+def test_a_recipe_that_cannot_be_used_is_refused_in_one_line(text, message, tmp_path):
     recipe = tmp_path / "mine.toml"
     recipe.write_text(text)
     benchmark = load_benchmark("gsm8k", Data(rows_of(tmp_path / "test.jsonl", 0, 6)))
@@ -225,7 +221,7 @@ def test_a_recipe_that_cannot_be_used_is_refused_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_examples_may_hold_numbers_and_no_lists(tmp_path: Path) -> None:
+def test_examples_may_hold_numbers_and_no_lists(tmp_path):
     (tmp_path / "mine.toml").write_text(RECIPE.format(more=""))
     benchmark = load_benchmark("gsm8k", Data(rows_of(tmp_path / "test.jsonl", 0, 1)))
     rows = [{"question": "a", "answer": 5}, {"question": "b", "answer": 0.5}]
@@ -240,7 +236,7 @@ def test_examples_may_hold_numbers_and_no_lists(tmp_path: Path) -> None:
         make_plan(benchmark, **settings).prompts(None)
 
 
-def test_recipes_of_lm_eval_end_in_the_question() -> None:
+def test_recipes_of_lm_eval_end_in_the_question():
     shown = {**FUNCTION, "question": "1 + 1?", "answer": "2"}
     template = RECIPES["lm-eval"].template("math500")
     text = render(RECIPES["lm-eval"], "math500", shown, shots=template.examples)

@@ -14,7 +14,6 @@ from verdicts_of_one import compare, estimate
 from evals import EvalsError, Group, Row, SampleVerdict, build_table, tables
 from evals.recipes import CODE, MATH
 from evals.scores import (
-    Scores,
     Verdicts,
     adjust,
     average,
@@ -24,18 +23,18 @@ from evals.scores import (
     problem_scores,
     score_members,
 )
-from evals.tables import Table, as_markdown, as_text
+from evals.tables import as_markdown, as_text
 
 Results = dict[str, dict[str, Verdicts]]
 
 
-def verdicts(*samples: str) -> Verdicts:
+def verdicts(*samples):
     """Problems p0, p1 ... from words such as "+-?": right, wrong, ungraded."""
     meaning = {"+": True, "-": False, "?": None}
     return {f"p{i}": [meaning[mark] for mark in word] for i, word in enumerate(samples)}
 
 
-def drawn(seed: int, problems: int, samples: int) -> Verdicts:
+def drawn(seed, problems, samples):
     generator = np.random.default_rng(seed)
     hardness = generator.uniform(0, 1, problems)
     return {
@@ -43,20 +42,20 @@ def drawn(seed: int, problems: int, samples: int) -> Verdicts:
     }
 
 
-def share(right: int, of: int = 10) -> Verdicts:
+def share(right, of=10):
     return {f"p{i}": [i < right] for i in range(of)}
 
 
-def column(name: str = "gsm8k", **right: int) -> Scores:
+def column(name="gsm8k", **right):
     return score_members({member: share(count, 60) for member, count in right.items()}, name)
 
 
-def cells(table: Table, label: str) -> dict[str, Row]:
+def cells(table, label):
     """The rows of one line that have a score, by column."""
     return {row.column: row for row in table.rows if row.label == label and row.problems}
 
 
-def test_ungraded_samples_never_count_and_are_reported() -> None:
+def test_ungraded_samples_never_count_and_are_reported():
     found = verdicts("+?-", "??", "+")
     assert problem_scores(found) == {"p0": 0.5, "p2": 1.0}
     score = estimate(found)
@@ -66,7 +65,7 @@ def test_ungraded_samples_never_count_and_are_reported() -> None:
 
 
 @pytest.mark.parametrize(("n", "c"), [(1, 0), (1, 1), (5, 2), (8, 3), (8, 8), (8, 0), (9, 7)])
-def test_pass_at_k_and_its_opposite_are_shares_of_subsets(n: int, c: int) -> None:
+def test_pass_at_k_and_its_opposite_are_shares_of_subsets(n, c):
     found = {"p": [True] * c + [False] * (n - c)}
     for k in range(1, n + 1):
         subsets = list(itertools.combinations(range(n), k))
@@ -77,7 +76,7 @@ def test_pass_at_k_and_its_opposite_are_shares_of_subsets(n: int, c: int) -> Non
     assert problem_scores(found) == problem_scores(found, 1) == {"p": c / n}
 
 
-def test_the_base_tests_are_counted_by_task_as_all_tests_are() -> None:
+def test_the_base_tests_are_counted_by_task_as_all_tests_are():
     passes = [("a", "pass")] + [("b", "fail")] * 9 + [("b", None)]
     verdicts = [
         SampleVerdict(id, place, 0, None, "", "", False, {"base": status})
@@ -86,7 +85,7 @@ def test_the_base_tests_are_counted_by_task_as_all_tests_are() -> None:
     assert base_rate(verdicts) == 0.5
 
 
-def test_pass_at_k_of_many_samples_neither_overflows_nor_cancels() -> None:
+def test_pass_at_k_of_many_samples_neither_overflows_nor_cancels():
     exact = 1 - math.comb(9997, 100) / math.comb(10000, 100)
     found = problem_scores({"p": [True] * 3 + [False] * 9997}, 100)
     assert found["p"] == pytest.approx(exact, rel=1e-9)
@@ -97,7 +96,7 @@ def test_pass_at_k_of_many_samples_neither_overflows_nor_cancels() -> None:
         score_members({"a": {"p": [True]}}, "aime24", k=2)
 
 
-def test_the_bootstrap_is_seeded_takes_problems_whole_and_agrees_with_the_formula() -> None:
+def test_the_bootstrap_is_seeded_takes_problems_whole_and_agrees_with_the_formula():
     results = drawn(1, 400, 4)
     one, same, other = (estimate(results, name) for name in ("a", "a", "b"))
     assert one == same
@@ -108,7 +107,7 @@ def test_the_bootstrap_is_seeded_takes_problems_whole_and_agrees_with_the_formul
     assert estimate(once) == estimate(often)
 
 
-def test_comparisons_are_paired_by_problem() -> None:
+def test_comparisons_are_paired_by_problem():
     found = compare(verdicts(*"+++++++-+-"), verdicts(*"---+++++--"))
     assert (found.wins, found.losses, found.ties, found.problems) == (4, 1, 5, 10)
     assert found.value == pytest.approx(0.3)
@@ -125,7 +124,7 @@ def test_comparisons_are_paired_by_problem() -> None:
         compare(verdicts("+", "?"), verdicts("?", "-"))
 
 
-def test_a_population_has_a_mean_a_weakest_and_a_best_inside_their_intervals() -> None:
+def test_a_population_has_a_mean_a_weakest_and_a_best_inside_their_intervals():
     board = column(base=12, s0=24, s1=36, s2=30)
     found = board.summary(["s0", "s1", "s2", "lost"])
     assert [row.member for row in found.values()] == [None, "s0", "s1"]
@@ -141,12 +140,12 @@ def test_a_population_has_a_mean_a_weakest_and_a_best_inside_their_intervals() -
 @pytest.mark.parametrize(
     ("right", "low", "high"), [(0, 0.0, 0.114), (3, 0.035, 0.256), (30, 0.886, 1.0)]
 )
-def test_one_sample_a_problem_has_wilsons_interval(right: int, low: float, high: float) -> None:
+def test_one_sample_a_problem_has_wilsons_interval(right, low, high):
     found = estimate(share(right, 30))
     assert (found.low, found.high) == (pytest.approx(low, abs=1e-3), pytest.approx(high, abs=1e-3))
 
 
-def test_no_interval_is_without_width() -> None:
+def test_no_interval_is_without_width():
     many = {f"p{i}": [False] * 4 for i in range(29)} | {"p": [True, False, False, False]}
     found = estimate(many)
     assert found.low < found.value < found.high
@@ -155,7 +154,7 @@ def test_no_interval_is_without_width() -> None:
     assert -0.15 < same.low < 0.0 == same.value < same.high < 0.15
 
 
-def test_the_total_is_the_mean_of_the_code_and_the_math_average() -> None:
+def test_the_total_is_the_mean_of_the_code_and_the_math_average():
     counts = dict.fromkeys(CODE, 36) | dict.fromkeys(MATH, 12)
     boards = {name: column(name, a=count, b=count) for name, count in counts.items()}
     found = averages(boards)
@@ -169,16 +168,16 @@ def test_the_total_is_the_mean_of_the_code_and_the_math_average() -> None:
     assert set(averages({"aime24": one})) == {"math"}
 
 
-def table(**changed: object) -> Table:
-    results: Results = {
+def table(**changed):
+    results = {
         "Qwen": {"humaneval_plus": share(4), "gsm8k": share(3)},
         "s_0": {"humaneval_plus": share(6), "gsm8k": share(8)},
         "s|1": {"humaneval_plus": share(8), "gsm8k": share(6), "sums": share(1)},
     }
-    return build_table(results, base="Qwen", **changed)  # type: ignore[arg-type]
+    return build_table(results, base="Qwen", **changed)
 
 
-def test_rows_and_columns_are_the_papers() -> None:
+def test_rows_and_columns_are_the_papers():
     found = table()
     assert found.columns == ("sums", "humaneval_plus", "gsm8k", "code", "math", "total")
     kinds = [line[0].kind for line in found.lines]
@@ -193,7 +192,7 @@ def test_rows_and_columns_are_the_papers() -> None:
     assert [line[0].kind for line in alone.lines] == ["base", "member"]
 
 
-def test_text_is_aligned_and_notes_say_what_is_missing() -> None:
+def test_text_is_aligned_and_notes_say_what_is_missing():
     lines = repr(table()).splitlines()
     titles = ["avg@n, %", "sums", "HEval+", "GSM8K", "code avg", "math avg", "total avg"]
     assert re.split(r"\s{2,}", lines[0]) == titles
@@ -208,7 +207,7 @@ def test_text_is_aligned_and_notes_say_what_is_missing() -> None:
     assert lines[-1].startswith("avg@n: share of right samples, mean over tasks; in brackets: 95 %")
 
 
-def test_limited_runs_are_marked_in_every_average_they_enter() -> None:
+def test_limited_runs_are_marked_in_every_average_they_enter():
     found = table(partial=[("s_0", "gsm8k")])
     marked = {name for name, row in cells(found, "s_0").items() if row.partial}
     assert marked == {"gsm8k", "math", "total"}
@@ -219,7 +218,7 @@ def test_limited_runs_are_marked_in_every_average_they_enter() -> None:
     assert "80.0\\*" in as_markdown(found)
 
 
-def test_markdown_survives_names_with_markup() -> None:
+def test_markdown_survives_names_with_markup():
     lines = as_markdown(table()).splitlines()
     assert lines[1] == "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
     assert lines[4].startswith("| s\\|1 | 10.0")
@@ -229,17 +228,17 @@ def test_markdown_survives_names_with_markup() -> None:
     assert "&lt;b&gt;\\`x\\`&lt;/b&gt;" in found
 
 
-def test_json_has_shares_and_whose_the_extremes_are() -> None:
+def test_json_has_shares_and_whose_the_extremes_are():
     found = json.loads(json.dumps(table().as_json(), allow_nan=False))
     assert found["rows"][1]["scores"]["gsm8k"]["value"] == 0.8
     assert found["rows"][-1]["scores"]["gsm8k"]["member"] == "s_0"
     assert found["rows"][0]["scores"]["gsm8k"]["member"] is None
 
 
-def test_what_is_not_judged_stands_with_every_number_that_lacks_it() -> None:
+def test_what_is_not_judged_stands_with_every_number_that_lacks_it():
     """One of the problems of `a` is not judged, nor is one sample of another, nor anything of `c`,
     which counts in no mean."""
-    results: Results = {
+    results = {
         "a": {"gsm8k": verdicts("+", "?", "+?"), "humaneval_plus": verdicts("+")},
         "b": {"gsm8k": verdicts("-", "-", "-"), "humaneval_plus": verdicts("+")},
         "c": {"gsm8k": verdicts("?", "?", "?")},
@@ -264,8 +263,8 @@ def test_what_is_not_judged_stands_with_every_number_that_lacks_it() -> None:
     assert "comparisons count only tasks that are judged on both sides" in compared.notes
 
 
-def test_notes_name_what_has_no_verdict() -> None:
-    strange: Results = {
+def test_notes_name_what_has_no_verdict():
+    strange = {
         "a": {"gsm8k": {"p": [True, None]}, "aime24": {"p": [None]}},
         "b\nc": {"gsm8k": {"q": [False]}},
     }
@@ -285,7 +284,7 @@ def test_notes_name_what_has_no_verdict() -> None:
     assert build_table({"a": {"gsm8k": {"p": [True, False]}}}, k=2).measure == "pass@2"
 
 
-def test_a_score_has_one_interval_whatever_stands_beside_it() -> None:
+def test_a_score_has_one_interval_whatever_stands_beside_it():
     alone, other = drawn(1, 40, 4), {**drawn(2, 50, 4), "new": [True]}
     (row,) = build_table({"a": {"gsm8k": alone}}).rows[:1]
     found = build_table({"b": {"gsm8k": dict(reversed(other.items()))}, "a": {"gsm8k": alone}})
@@ -293,7 +292,7 @@ def test_a_score_has_one_interval_whatever_stands_beside_it() -> None:
     assert cells(found, "a")["math"].interval == pytest.approx(row.interval, rel=1e-9)
 
 
-def test_p_is_exact_where_it_can_be_counted_and_adjusted_for_all_comparisons() -> None:
+def test_p_is_exact_where_it_can_be_counted_and_adjusted_for_all_comparisons():
     """Ten wins and one loss: 2 (1 + 11) / 2^11 = .0117 by counting."""
     better = compare(verdicts(*"++++++++++-"), verdicts(*"----------+"))
     assert better.p == pytest.approx(2 * 12 / 2**11, abs=0.004)
@@ -302,7 +301,7 @@ def test_p_is_exact_where_it_can_be_counted_and_adjusted_for_all_comparisons() -
     rows = [Row("a", "b", p=p) for p in (0.04, 0.01, 0.5, 0.03)]
     assert [row.p for row in adjust(rows)] == pytest.approx([0.09, 0.04, 0.5, 0.09])
     results = {f"s{i}": {"gsm8k": share(40 + i, 60), "aime24": share(30, 60)} for i in range(5)}
-    base: Results = {"base": {"gsm8k": share(30, 60)}}
+    base = {"base": {"gsm8k": share(30, 60)}}
     found = build_table(results | base, against="base")
     assert "p: of no difference, adjusted for 5 comparisons (Holm)" in found.notes
     each = [build_table({name: results[name]} | base, against="base") for name in results]
@@ -313,7 +312,7 @@ def test_p_is_exact_where_it_can_be_counted_and_adjusted_for_all_comparisons() -
     assert tables.pair_cells(alone)[2] == f"{alone.p:.3f}"
 
 
-def answers(*texts: str | None, right: str = "7") -> list[SampleVerdict]:
+def answers(*texts, right="7"):
     """Verdicts on the samples of one question by their extracted answers; `?` is not judged."""
     return [
         SampleVerdict("q", n, 0, None if text == "?" else text == right, "", text, False)
@@ -329,18 +328,18 @@ def answers(*texts: str | None, right: str = "7") -> list[SampleVerdict]:
         (("?", "7", "?", "7", "5"), 3, True),
     ],
 )  # fmt: skip
-def test_the_commonest_answer_is_judged(texts: tuple[str | None, ...], k: int, right: bool) -> None:
+def test_the_commonest_answer_is_judged(texts, k, right):
     assert majority(answers(*texts), k) == {"q": [right]}
 
 
-def test_a_majority_needs_as_many_graded_samples() -> None:
+def test_a_majority_needs_as_many_graded_samples():
     with pytest.raises(EvalsError, match=r"maj@3 needs a k .* q has 2"):
         majority(answers("7", "?", "7"), 3)
     assert majority(answers("7"), 1) == {"q": [True]}
 
 
-def test_csv_has_every_score_and_difference() -> None:
-    results: Results = {"s0": {"gsm8k": share(4)}, "base": {"gsm8k": share(3)}}
+def test_csv_has_every_score_and_difference():
+    results = {"s0": {"gsm8k": share(4)}, "base": {"gsm8k": share(3)}}
     group = Group("student", "mine")
     one = build_table(results, base="base", against="base", groups={"s0": group})
     rows = list(csv.DictReader(io.StringIO(tables.as_csv([one, build_table(results, k=1)]))))

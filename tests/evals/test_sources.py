@@ -9,7 +9,6 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import pytest
 from json_lines import read_rows
@@ -30,7 +29,7 @@ LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
         gzip.compress(json.dumps(ROWS).encode(), mtime=0),
     ],
 )  # fmt: skip
-def test_files_are_known_by_content(tmp_path: Path, data: bytes) -> None:
+def test_files_are_known_by_content(tmp_path, data):
     path = tmp_path / "rows.txt"
     path.write_bytes(data)
     found = read_file(path)
@@ -38,7 +37,7 @@ def test_files_are_known_by_content(tmp_path: Path, data: bytes) -> None:
     assert found.content_hash == f"sha256 of the file: {hashlib.sha256(data).hexdigest()}"
 
 
-def test_large_numbers_and_mixed_lists_stay_what_they_are(tmp_path: Path) -> None:
+def test_large_numbers_and_mixed_lists_stay_what_they_are(tmp_path):
     path = tmp_path / "plus.jsonl"
     row = {"task_id": "HumanEval/900", "plus_input": [[10**40, "a", [1.5, None]], [True]]}
     path.write_text(json.dumps(row))
@@ -60,7 +59,7 @@ def test_large_numbers_and_mixed_lists_stay_what_they_are(tmp_path: Path) -> Non
         (b"[" * 100_000, "not JSON"), (b'{"a": 1' + b"0" * 5000 + b"}\n{}", "line 1: not JSON"),
     ],
 )  # fmt: skip
-def test_broken_files_are_refused_in_one_line(tmp_path: Path, data: bytes, said: str) -> None:
+def test_broken_files_are_refused_in_one_line(tmp_path, data, said):
     path = tmp_path / "broken.jsonl"
     path.write_bytes(data)
     with pytest.raises(EvalsError, match=said) as caught:
@@ -69,13 +68,13 @@ def test_broken_files_are_refused_in_one_line(tmp_path: Path, data: bytes, said:
     assert str(path) in str(caught.value)
 
 
-def test_counts_are_compared_with_the_official_ones() -> None:
+def test_counts_are_compared_with_the_official_ones():
     odd = "2 rows, which is not an official number: 1319 (GSM8K test)"
     assert remarks("gsm8k", 2) == (odd,)
     assert remarks("livecodebench", 880) == ("880 rows: release_v5, to January 2025",)
 
 
-def test_unknown_releases_are_named() -> None:
+def test_unknown_releases_are_named():
     with pytest.raises(EvalsError, match=r"release_v9.*release_v1, release_v2"):
         load_source("livecodebench", release="release_v9")
     with pytest.raises(EvalsError, match="the hub has: none"):
@@ -83,36 +82,32 @@ def test_unknown_releases_are_named() -> None:
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HOME", str(tmp_path))
     return tmp_path
 
 
-def put(name: str, module: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def put(name, module, monkeypatch):
     monkeypatch.setitem(sys.modules, name, module)
 
 
 @pytest.mark.parametrize(
     ("library", "name"), [("evalplus", "humaneval_plus"), ("datasets", "math500")]
 )
-def test_without_a_library_it_says_what_to_type(
-    library: str, name: str, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_library_it_says_what_to_type(library, name, home, monkeypatch):
     put(library, None, monkeypatch)
     typed = re.escape(f"type: {sys.executable} -m pip install {library}")
     with pytest.raises(EvalsError, match=f"{typed}$"):
         load_source(name)
 
 
-def test_evalplus_fetches_the_file_or_says_why_not(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def offline() -> None:
+def test_evalplus_fetches_the_file_or_says_why_not(home, monkeypatch, capsys):
+    def offline():
         print("Downloading")
         raise OSError("Name or service not known\nmore")
 
-    def online() -> None:
+    def online():
         cache_folder("evalplus").mkdir(parents=True)
         (cache_folder("evalplus") / "HumanEvalPlus-v0.1.10.jsonl").write_bytes(LINES)
 
@@ -133,22 +128,22 @@ def test_evalplus_fetches_the_file_or_says_why_not(
 class FakeDatasets(ModuleType):
     """As much of `datasets` as is used, with rows or an error of our own."""
 
-    def __init__(self, answer: Any) -> None:
+    def __init__(self, answer):
         super().__init__("datasets")
         self.answer = answer
-        self.asked: list[tuple[Any, ...]] = []
+        self.asked = []
 
-    def disable_progress_bars(self) -> None:
+    def disable_progress_bars(self):
         self.bars = False
 
-    def load_dataset(self, path: str, config: str | None, split: str, revision: str | None) -> Any:
+    def load_dataset(self, path, config, split, revision):
         self.asked.append((path, config, split, revision))
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 
 
-def test_hub_rows_are_plain_and_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_rows_are_plain_and_hashed(monkeypatch):
     rows = [{"question_id": "1", "contest_date": datetime(2024, 8, 1), "tests": [{"n": 1}]}]
     fake = FakeDatasets(rows)
     put("datasets", fake, monkeypatch)
@@ -167,9 +162,7 @@ CARDS = {card["benchmark"]: card["row"] for card in read_rows(_FILE)}
 
 
 @pytest.mark.parametrize("name", CARDS)
-def test_rows_with_the_columns_of_the_hub_load(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_with_the_columns_of_the_hub_load(name, tmp_path, monkeypatch):
     fake = FakeDatasets([CARDS[name]])
     put("datasets", fake, monkeypatch)
     hub = OFFICIAL[name].hub
@@ -191,30 +184,26 @@ def test_rows_with_the_columns_of_the_hub_load(
     assert load_official(name, Data(file)).questions == (question,)
 
 
-def test_published_rows_are_known_by_their_fingerprint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_published_rows_are_known_by_their_fingerprint(tmp_path, monkeypatch):
     item = {"problem_idx": 0, "problem": "?", "ground_truth": "1200"}
     text = json.dumps(item, sort_keys=True, separators=(",", ":")) + "\n"
     digest = hashlib.sha256(text.encode()).hexdigest()
     known = replace(OFFICIAL["gsm8k"], counts={1: "one row"}, digest=digest)
-    monkeypatch.setitem(OFFICIAL, "gsm8k", known)  # type: ignore[arg-type]
+    monkeypatch.setitem(OFFICIAL, "gsm8k", known)
     path = tmp_path / "rows.jsonl"
     for answer, note in (("1,200", "are the published ones"), ("1,300", "are not the published")):
         path.write_text(json.dumps({"id": "a", "question": "? ", "answer": f"#### {answer}"}))
         assert note in load_official("gsm8k", Data(path)).notes[-1]
 
 
-def test_a_hub_that_gives_nothing_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_that_gives_nothing_is_named_in_one_line(monkeypatch):
     put("datasets", FakeDatasets(ValueError("Couldn't reach it\ntry another")), monkeypatch)
     with pytest.raises(EvalsError, match=r"Couldn't reach it; .*--data aime25.jsonl$") as caught:
         load_source("aime25")
     assert "\n" not in str(caught.value)
 
 
-def test_parquet_needs_pyarrow_and_gives_the_same_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parquet_needs_pyarrow_and_gives_the_same_rows(tmp_path, monkeypatch):
     broken = tmp_path / "broken.parquet"
     broken.write_bytes(b"PAR1 and no more PAR1")
     with monkeypatch.context() as without:
