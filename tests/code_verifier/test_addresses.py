@@ -5,6 +5,7 @@ import platform
 import random
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,98 +14,18 @@ from meanwhile import serving_after
 from code_verifier import Limits, Sandbox, Status, pool
 from code_verifier.jail import addresses
 
-HEAD = """
-import copy, collections, functools, heapq, itertools, math, re, string, typing
-from collections import Counter, OrderedDict, UserList, defaultdict, deque, namedtuple
-class Plain:
-    def __init__(self, n=0): self.n = n
-    def method(self): return self.n
-    @property
-    def twice(self): return 2 * self.n
-    @staticmethod
-    def still(): return 1
-    def __add__(self, other): return other
-class Bare: pass
-class Renamed:
-    def __repr__(self): return 'renamed'
-    del __repr__
-class dict: pass
-class Child(dict): pass
-box = []
-def keep(function):
-    box.append(function)
-    return function
-@keep
-def kept(n): return n
-def generate(): yield 1
-def nested():
-    def inner(): return 1
-    return inner
-chain, group, cached = itertools.chain, itertools.groupby, functools.lru_cache
-say = str
-def message(value):
-    try:
-        [].index(value)
-    except ValueError as error:
-        return f'{error} {error.args} {value}'
-class Paper:
-    text = ''
-    def write(self, text): self.text += text
-def written(value):
-    paper = Paper()
-    print(value, file=paper)
-    return paper.text
-def later(value):
-    values, text = [value], ''
-    while values:
-        text += f'{values.pop()}'
-    return text
-class Said:
-    def __init__(self, value): self.value = value
-    def text(self): return '%s' % (self.value,)
-"""
+_FILE = Path(__file__).parent / "corpus" / "addresses.toml"
+PARTS = tomllib.loads(_FILE.read_text(encoding="utf-8"))
+HEAD = PARTS["head"]
 """Classes, functions and aliases that show no address of themselves."""
-OBJECTS = (
-    """
-Plain() | Bare() | Renamed() | Child() | Plain(3).method | Plain.still | Plain.twice.fget
-Plain.method | kept | box[0] | nested | nested() | generate() | (n for n in [x]) | lambda: x
-Plain() + Plain(1) | deque([x]).popleft | [x].append | {x: 1}.items | (x,).count | 'a'.upper
-x.bit_length | iter([x]) | iter('a') | iter({x: 1}) | reversed([x]) | enumerate([x])
-zip([x], [x]) | map(abs, [x]) | filter(None, [x]) | chain([x]) | chain.from_iterable([[x]])
-group('aab') | next(group('aab'))[1] | itertools.tee([x])[0] | itertools.permutations([x])
-itertools.accumulate([x]) | itertools.zip_longest([x], [x]) | itertools.product([x], [x])
-functools.partial(kept, x) | functools.wraps | functools.cmp_to_key(kept)(x) | cached(kept)
-functools.reduce(lambda a, b: a, [nested, x]) | Counter([x]).elements() | OrderedDict(a=x).items
-OrderedDict(a=x).popitem | defaultdict(nested) | re.compile('a').findall | re.match('a', 'a').group
-re.compile('a').finditer('a') | re.escape | copy.copy | copy.copy(Bare()) | heapq.merge([x], [x])
-string.capwords | typing.cast | property(kept) | staticmethod(kept) | classmethod(kept)
-range(x).index | slice(x).indices | b'a'.hex | (1.5).hex | (1j).conjugate | ValueError(kept)
-""".strip()
-    .replace("\n", " | ")
-    .split(" | ")
-)
-"""Objects whose texts show an address, for a number x."""
-BOXES = ["{}", "[{}]", "({}, 1)", "[[{}], 2]", "deque([{}])", "defaultdict(int, a={})"]
-TEXTS = [
-    "str({})", "repr({})", "ascii({})", "format({})", "f'{{{}}}'", "f'{{{}!r:>60}}'", "f'{{{}=}}'",
-    "'%s' % ({},)", "'%r' % ({},)", "'{{}}'.format({})", "'{{0!r}}'.format({})",
-    "'{{a}}'.format(a={})", "'{{a}}'.format_map({{'a': {}}})", "''.join(map(str, [{}]))",
-    "str([{}])", "message({})", "written({})", "later({})", "say({})", "Said({}).text()",
-    "'{{0.n}}'.format(Plain({}))",
-]  # fmt: skip
+OBJECTS = PARTS["objects"].strip().replace("\n", " | ").split(" | ")
 DIGITS = r"re.search(r'0x([0-9a-f]+)', {})[1]"
-ENDS = [
-    "{}", "{}[-1]", "{}[-3:]", "int({}, 16) % 7", "int({}, 16) // 9 % 1000", "sum(map(ord, {}))",
-    "sorted({})", "[digit < '8' for digit in {}]", "len({}.strip('0123456789'))",
-    "len(Counter({}))",
-]  # fmt: skip
-"""What a program makes of the digits of an address."""
 
 
 def program(rng, value):
     """A program that returns something of the digits that the text of a value shows."""
-    shown = rng.choice(TEXTS).format(rng.choice(BOXES).format("value"))
-    result = rng.choice(ENDS).format(DIGITS.format("text"))
+    shown = rng.choice(PARTS["texts"]).format(rng.choice(PARTS["boxes"]).format("value"))
+    result = rng.choice(PARTS["ends"]).format(DIGITS.format("text"))
     return f"{HEAD}def f(x):\n    value = {value}\n    text = {shown}\n    return {result}"
 
 

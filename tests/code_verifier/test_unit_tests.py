@@ -45,14 +45,6 @@ MBPP = {
 SHARED = "def shared(a, b):\n    return tuple(set(a) & set(b))"
 ECHO = {"inputs": ["1 2\n", "3 4\n"], "outputs": ["3\n", "7.0"]}
 ADDS = "print(sum(map(int, input().split())))"
-LOOP = """
-def check(candidate):
-    import random
-    for size in range(3):
-        number = random.randint(0, 9)
-        assert candidate([number] * size) == number * size, "a message"
-        assert candidate([halved(candidate([2 * number]))]) == number
-"""
 CALLS = {"entry_point": "add", "inputs": [[1, 2], [[1], [2]]], "outputs": [3, [1, 2]]}
 ADD = "def add(a, b):\n    return a + b"
 
@@ -74,7 +66,7 @@ ADD = "def add(a, b):\n    return a + b"
           "    import math\n    big = 10\n    assert True, 'says nothing'\n"
           "    assert candidate(big) == math.floor(20.5), 'a message'\n    print\n"},
          "def twice(x): return 2 * x", "def twice(x): return x"),
-        ({"entry_point": "total", "test": LOOP},
+        ({"entry_point": "total", "test": CORPUS["tests"]["loop"]},
          "def total(x): return sum(x)\ndef halved(x): return x // 2", "def total(x): return x[0]"),
         (ECHO, ADDS, ADDS.replace("sum", "max")),
         ({"input_output": json.dumps(ECHO)}, ADDS, "print(3)"),
@@ -124,44 +116,13 @@ def test_right_and_wrong_programs(runner, row, right, wrong):
     assert found.reason
 
 
-DEFINITIONS = {
-    "Anything(": """
-class Anything(int):
-    def __eq__(self, other): return True
-    def __gt__(self, other): return True
-    def __hash__(self): return 0
-""",
-    "Opaque(": """
-class Opaque:
-    def __eq__(self, other): return True
-    def __gt__(self, other): return True
-""",
-}
-
-
 def defined(program):
     """A program with the definitions of the classes that it uses."""
-    return "".join(text for name, text in DEFINITIONS.items() if name in program) + program
+    definitions = CORPUS["definitions"].items()
+    return "".join(text for name, text in definitions if f"{name}(" in program) + program
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        "def f(x): return Anything(0)",
-        "def f(x): return Opaque()",
-        "import sys\nsys.exit(0)",
-        "import os\nos._exit(0)",
-        "import os, sys\nframe = sys._getframe()\n"
-        'while "room" not in frame.f_locals: frame = frame.f_back\n'
-        'frame.f_locals["room"].write(b\'["bool","","True",4,false,0.0]\\n["ok",""]\\n\')\n'
-        "os._exit(0)",
-        "import builtins\nbuiltins.abs = lambda x: 0\ndef f(x): return 0",
-        "set = lambda x: 0\ndef f(x): return 0",
-        "import builtins\nbuiltins.all = lambda x: True\ndef f(x): return 0",
-        "def f(x):\n    while True: pass",
-        "def f(x",
-    ],
-)
+@pytest.mark.parametrize("name", CORPUS["lies"])
 @pytest.mark.parametrize(
     "row",
     [
@@ -172,8 +133,8 @@ def defined(program):
         {"entry_point": "f", "test": "def check(f):\n    for x in [3]: assert f(x) == x + 1"},
     ],
 )
-def test_a_deceitful_program_fails(runner, program, row):
-    found = run_tests(runner, defined(program), read_tests(row), 0.15)
+def test_a_deceitful_program_fails(runner, name, row):
+    found = run_tests(runner, defined(CORPUS["lies"][name]), read_tests(row), 0.15)
     assert (found.score, found.judged) == (0.0, True)
 
 
@@ -355,28 +316,12 @@ HUMAN = {
     "entry_point": "g",
     "test": "def check(candidate):\n    assert candidate(2) == 4",
 }
-PLUS = """
-import numpy as np
-
-def assertion(out, exp, atol):
-    exact_match = out == exp
-    if not exact_match and atol != 0:
-        assert np.allclose(out, exp, rtol=1e-07, atol=atol)
-    else:
-        assert exact_match
-
-def check(candidate):
-    inputs = [[1], [2], [0.5]]
-    results = [2, 4, 1.0]
-    for i, (inp, exp) in enumerate(zip(inputs, results)):
-        assertion(candidate(*inp), exp, 0)
-"""
 
 
 def test_rows_of_the_hub_as_trl_calls_the_reward():
     """TRL leaves the column `prompt` out, and hands texts or chats as `prompts`."""
     pytest.importorskip("numpy")
-    row = HUMAN | {"test": PLUS}
+    row = HUMAN | {"test": CORPUS["tests"]["plus"]}
     answers = {
         HEAD + "    return 2 * x\n": 1.0,
         "def g(x): return None": 0.0,
@@ -439,27 +384,9 @@ def test_a_name_that_contests_have_is_not_the_programs(runner):
 
 def test_what_honest_programs_do_passes_in_the_process_of_a_test(runner):
     """Its classes compare themselves, and libraries that look for their callers go on."""
-    program = (
-        "import enum, logging, traceback\nfrom collections import namedtuple\n"
-        "from dataclasses import dataclass\nfrom typing import NamedTuple\n"
-        "@dataclass(order=True)\nclass Node:\n    value: int\n"
-        "P = namedtuple('P', 'x')\nclass Q(NamedTuple):\n    x: int\n"
-        "E = enum.Enum('E', 'A B')\n"
-        "def f(x):\n    logging.warning('inspect each')\n"
-        "    try: 1 / 0\n    except ZeroDivisionError: traceback.format_exc()\n"
-        "    return sorted([Node(x), Node(0)])[1].value + P(1).x + Q(2).x + E.B.value"
-    )
-    test = (
-        "import operator\nclass Money:\n    def __init__(self, n): self.n = n\n"
-        "    def __eq__(self, other): return self.n == other.n\n"
-        "    def __add__(self, n): return Money(self.n + n)\n"
-        "    __radd__ = __sub__ = __add__\n"
-        "def check(candidate):\n    for n in range(3):\n        assert candidate(n) == n + 5\n"
-        "    assert candidate.__name__ == 'f' and isinstance(Node(1), Node)\n"
-        "    assert operator.is_(candidate, f) and Money(1) == Money(1)"
-    )
-    tests = read_tests({"entry_point": "f", "test": test})
-    assert run_tests(runner, program, tests, 2.0) == Grade(1.0, "", 1, 1)
+    case = CORPUS["honest"]
+    tests = read_tests({"entry_point": "f", "test": case["test"]})
+    assert run_tests(runner, case["program"], tests, 2.0) == Grade(1.0, "", 1, 1)
 
 
 def test_large_values_are_compared_though_their_texts_do_not_fit(runner):
