@@ -4,7 +4,6 @@ import asyncio
 import pickle
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
@@ -21,21 +20,12 @@ SQUARE = "def f(x):\n    return x * x"
 ROW = {"kind": "code_i", "program": SQUARE, "output": "9"}
 
 
-class Stub:
-    """A sandbox whose every grade is the same; it remembers what it was asked."""
-
-    workers = 1
-
-    def __init__(self, grade):
-        self.found = grade
-        self.asked = []
-
-    def grade(self, task, answer, fail_fast=False):
-        self.asked.append((task, answer))
-        return self.found
-
-
 FAULT = Grade(0.0, "sandbox_error: the fork server was lost", status="sandbox_error")
+
+
+def failing():
+    """A sandbox whose every grade is a fault."""
+    return Mock(workers=1, grade=Mock(return_value=FAULT))
 
 
 @pytest.mark.parametrize(
@@ -205,13 +195,13 @@ def test_a_fault_of_ours_is_no_reward_and_equal_answers_are_judged_once(
     monkeypatch,
 ):
     monkeypatch.setattr(rewards, "_faults", [])
-    broken = Stub(FAULT)
+    broken = failing()
     columns = {name: [value] * 3 for name, value in ROW.items()}
     answers = ["<answer>3</answer>", "nothing", "<answer>3</answer>"]
     with pytest.warns(UserWarning, match="fork server was lost.*`code-verifier doctor`") as shown:
         assert trl_reward(broken)(answers, **columns) == [None, 0.0, None]
     assert len(shown) == 1
-    assert len(broken.asked) == 1
+    assert broken.grade.call_count == 1
     assert trl_reward(broken)(answers, **columns) == [None, 0.0, None]  # no second warning
 
 
@@ -254,7 +244,7 @@ def test_verifiers_functions(sandbox):
     for text, score in (("<answer>3</answer>", 1.0), ("<answer>4</answer>", 0.0), ("3", 0.0)):
         trace = SimpleNamespace(last_reply=text)
         assert asyncio.run(reward(SimpleNamespace(row=ROW), trace)) == score
-    broken = verifiers_reward(cast(Any, Stub(FAULT)))
+    broken = verifiers_reward(failing())
     trace = SimpleNamespace(last_reply="<answer>3</answer>")
     with pytest.raises(SandboxUnavailable, match="lost; type `code-verifier doctor`"):
         asyncio.run(broken(SimpleNamespace(row=ROW), trace))

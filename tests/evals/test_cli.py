@@ -95,6 +95,7 @@ def test_report_shows_finished_runs(finished, tmp_path):
     compared = run("report", out, "--against", "one").stdout.splitlines()
     assert compared[-1].split()[:3] == ["second", "one", "gsm8k"]
     fails(2, "did you mean 'one'", "report", out, "--against", "on")
+    fails(2, "--measure maj@k needs a number", "report", out, "--measure", "maj@k")
     fails(2, "no finished result", "report", tmp_path)
     fails(2, "no folder", "report", tmp_path / "absent")
     for name in ("samples.jsonl", "verdicts.jsonl", "prompts.jsonl"):
@@ -111,10 +112,6 @@ def grading(folder, *answers):
     samples, out = write_rows(folder / "samples", rows), folder / "new" / "verdicts"
     out.parent.mkdir()
     return samples, out, ("grade", "gsm8k", samples, "--data", data, "--out", out)
-
-
-def test_a_measure_of_several_samples_needs_their_number(finished):
-    fails(2, "--measure maj@k needs a number", "report", finished[0], "--measure", "maj@k")
 
 
 def test_grade_takes_saved_responses(tmp_path):

@@ -38,7 +38,7 @@ def grader(request, tmp_path_factory):
 
 
 def opened_grader(cache):
-    with FunctionGrader(cache=cache, limits=Limits(min_time_s=0.2)) as opened:
+    with FunctionGrader(cache=cache, limits=Limits(min_time_s=0.1)) as opened:
         assert statuses(opened, TASK.reference) == ["pass", "pass"]
         yield opened
         assert statuses(opened, TASK.reference) == ["pass", "pass"]
