@@ -2,6 +2,8 @@
 
 import asyncio
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -10,7 +12,7 @@ import pytest
 from meanwhile import executing_fails
 from programs import python
 
-from code_verifier import Grade, Sandbox, SandboxUnavailable, rewards
+from code_verifier import Grade, Sandbox, SandboxUnavailable, rewards, sandbox
 from code_verifier.answers import find_answer, find_program, opened_thought, without_thoughts
 from code_verifier.errors import CodeVerifierError
 from code_verifier.rewards import completion_text, trl_reward, verifiers_reward
@@ -256,3 +258,24 @@ def test_verifiers_functions(sandbox):
 def test_the_plain_example():
     said = python(EXAMPLES / "plain.py")
     assert said.split() == ["[1,", "2,", "3]", "nondeterministic", "1.0", "0.0"]
+
+
+@pytest.mark.parametrize(
+    ("module", "kind", "shared"),
+    [
+        (sandbox, "Sandbox", sandbox.shared_sandbox),
+        (rewards, "ScriptRunner", rewards.shared_runner),
+    ],
+)
+def test_threads_that_ask_first_at_the_same_time_share_one(monkeypatch, module, kind, shared):
+    make, both = getattr(module, kind), threading.Barrier(2)
+
+    def made(**options):
+        both.wait(60)
+        return make(**options)
+
+    monkeypatch.setattr(module, kind, made)
+    monkeypatch.setattr(module, "_shared", {})
+    with ThreadPoolExecutor(2) as threads:
+        one, other = threads.map(lambda _: shared(), range(2))
+    assert one is other

@@ -9,7 +9,6 @@ import json
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from typing import Any
 
 from code_verifier.answers import find_answer, find_program, opened_thought
@@ -110,10 +109,12 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-@cache
+_shared: dict[type, ScriptRunner] = {}
+
+
 def shared_runner() -> ScriptRunner:
-    """Return the processes of whole programs, started when first needed."""
-    return ScriptRunner()
+    """Return the processes of whole programs, started when first needed; as `shared_sandbox`."""
+    return _shared.get(ScriptRunner) or _shared.setdefault(ScriptRunner, ScriptRunner())
 
 
 _faults: list[str] = []

@@ -9,7 +9,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from code_verifier import process
@@ -272,11 +272,15 @@ def grade(task: Task, answer: str, sandbox: Sandbox | None = None) -> Grade:
     return (sandbox or shared_sandbox()).grade(task, answer)
 
 
-@cache
+_shared: dict[type, Sandbox] = {}
+
+
 def shared_sandbox() -> Sandbox:
-    """Return the sandbox of callers that pass none, opened at the first use: a worker per
-    core."""
-    return Sandbox(workers=cores())
+    """Return the sandbox of callers that pass none, opened at the first use: a worker per core.
+
+    Threads that call first at the same time are given the same one, other than by `cache`.
+    """
+    return _shared.get(Sandbox) or _shared.setdefault(Sandbox, Sandbox(workers=cores()))
 
 
 @lru_cache(maxsize=512)  # all executions of a program give one text, as a rule
