@@ -6,6 +6,7 @@ import runpy
 import shutil
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from selfplay.checkpoint import save_checkpoint
 from selfplay.errors import ConfigError, SelfplayError
 from selfplay.files.layout import open_config
 from selfplay.files.record import read_run
-from selfplay.learning.rewards import TeacherReward, training_samples
+from selfplay.learning.rewards import TeacherReward, populora, training_samples, verifier
 from selfplay.run import Extensions
 from selfplay.step import evolve, match, propose, record_outcomes, record_step, solve, verify
 from selfplay.training import new_run, open_run, resume, train
@@ -27,6 +28,8 @@ TINY = (
     *("rollout.max_proposal_length=28", "rollout.max_completion_length=8", "rollout.seed_tasks=4"),
     *("evolution.evolve_every=1", "eval.eval_every=0", "eval.same_tasks=0"),
 )
+AGENT = (*TINY, "mode=azr")
+"""One member alone, which costs half as much."""
 
 
 def learns_nothing(attempt):
@@ -100,6 +103,21 @@ def module(tmp_path, monkeypatch):
 
     yield imported
     sys.modules.pop("of_mine_rewards", None)
+
+
+@pytest.fixture(scope="module")
+def plain(runs, tmp_path_factory):
+    """A run without extensions but for a callback, and what that was given; never changed."""
+    home, rows = tmp_path_factory.mktemp("plain") / "run", []
+    seeing = Extensions(callbacks=[lambda run, row: rows.append(row)])
+    config = runs.config(*TINY, "eval.eval_every=2", "eval.tasks=1", "eval.samples=1")
+    train(config, home, extensions=seeing)
+    return SimpleNamespace(config=config, home=home, rows=rows)
+
+
+def learned(outcome):
+    """What a run leaves that is not said in its configuration and not measured."""
+    return {k: v for k, v in outcome.items() if k not in ("config.yaml", "eval.jsonl")}
 
 
 def begun(config, home, **options):
@@ -187,23 +205,19 @@ def test_what_cannot_be_used_is_named_before_the_run_begins(
     monkeypatch.delitem(sys.modules, "of_mine", raising=False)
 
 
-def test_a_reward_that_compares_is_given_what_it_needs(runs, tmp_path):
+def test_a_reward_that_compares_is_given_what_it_needs(runs, plain, tmp_path):
     def better(proposed):
         return float(bool(proposed.base_judged))
 
-    reward = TeacherReward(better, needs=("base",))
-    config = runs.config(*TINY, "steps=1")
-    homes = [tmp_path / name for name in ("plain", "comparing")]
-    for home, given in zip(homes, (better, reward), strict=True):
-        train(config, home, extensions=Extensions(teacher_reward=given))
-    plain, comparing = (runs.rows(home / "tasks.jsonl") for home in homes)
-    accepted = [row for row in comparing if row["status"] == "ok"]
+    home, own = tmp_path / "run", Extensions(TeacherReward(better, needs=("base",)))
+    train(runs.config(*TINY, "steps=1"), home, extensions=own)
+    accepted = [row for row in runs.rows(home / "tasks.jsonl") if row["status"] == "ok"]
     assert accepted
     assert all(row["base_solve_rate"] is not None and row["reward"] == 1.0 for row in accepted)
-    assert all(row["base_solve_rate"] is None for row in plain)
-    assert open_config(homes[1]).reward.teacher == ":better"
-    with open_run(homes[1], extensions=Extensions(reward)) as run:
-        assert run.extensions.teacher_reward is reward
+    assert all(row["base_solve_rate"] is None for row in runs.rows(plain.home / "tasks.jsonl"))
+    assert open_config(home).reward.teacher == ":better"
+    with open_run(home, extensions=own) as run:
+        assert run.extensions.teacher_reward is own.teacher_reward
 
 
 def test_a_scripts_own_function_is_handed_over_again(tmp_path, module, monkeypatch, capsys):
@@ -218,14 +232,15 @@ def test_a_scripts_own_function_is_handed_over_again(tmp_path, module, monkeypat
         return capsys.readouterr().out.splitlines()
 
     by_name = functools.partial(runpy.run_module, alter_sys=True)
-    assert printed(runpy.run_path, "begins.py", "begin", home, *TINY) == [":half"]
+    few = (*AGENT, "steps=1", "sandbox.workers=1")
+    assert printed(runpy.run_path, "begins.py", "begin", home, *few) == [":half"]
     missing, done = printed(by_name, "begins", "resume", home)
     assert missing.startswith("reward.teacher names half, an object of the program")
     assert missing.endswith("resume(RUN, extensions=Extensions(teacher_reward=...))")
-    assert done == "2 steps, 0 changes"
-    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-2")
+    assert done == "1 steps, 0 changes"
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-1")
     done = printed(by_name, "other", "resume", home)[1]
-    assert done == "2 steps, 0 changes"
+    assert done == "1 steps, 0 changes"
 
 
 def test_operators_and_rewards_that_a_run_does_not_have_are_refused(runs, tmp_path):
@@ -235,25 +250,32 @@ def test_operators_and_rewards_that_a_run_does_not_have_are_refused(runs, tmp_pa
     assert "evolution.mutation names own_noise, an object of the program" in refused(home)
     line = refused(home, **own, teacher_reward=of_share(0.5))
     assert "teacher_reward holds :reward, and reward.teacher of this run names populora" in line
-    resume(home, extensions=Extensions(operators=[replace(OWN)]))  # the reward is an import
+    with open_run(home, extensions=Extensions(operators=[replace(OWN)])):
+        pass  # the reward is an import
+
+
+def kept():
+    """Rewards of both roles that keep a state, one under other callables."""
+    return Extensions(TeacherReward(Kept(0.5)), functools.partial(Kept(0.25).__call__))
+
+
+def paid(extensions):
+    """How often each of them has paid."""
+    return extensions.teacher_reward.function.paid, extensions.student_reward.func.__self__.paid
 
 
 def test_a_reward_keeps_its_state_in_checkpoints(runs, tmp_path, capsys):
-    config = runs.config(*TINY)
-    rewards, again, fresh = (
-        Extensions(TeacherReward(Kept(0.5)), functools.partial(Kept(0.25).__call__))
-        for _ in range(3)
-    )
-    train(config, tmp_path / "whole", extensions=rewards)
-    train_until(2, config, tmp_path / "half", extensions=again, phase="save")
-    copy = tmp_path / "copy"
-    shutil.copytree(tmp_path / "half", copy)
-    resume(tmp_path / "half", extensions=fresh)
-    resume(copy, extensions=again)  # which has moved on after the checkpoint
-    assert runs.outcome(tmp_path / "half") == runs.outcome(tmp_path / "whole")
-    assert runs.outcome(copy) == runs.outcome(tmp_path / "whole")
-    paid = [each.teacher_reward.function.paid for each in (fresh, rewards)]
-    assert paid[0] == paid[1] > 0
+    config, half, seen = runs.config(*AGENT), tmp_path / "half", []
+    rewards, again, fresh = kept(), kept(), kept()
+    counting = replace(rewards, callbacks=[lambda run, row: seen.append(paid(rewards))])
+    train(config, tmp_path / "whole", extensions=counting)
+    assert 0 < min(seen[0]) < min(seen[1])
+    train_until(2, config, half, extensions=again, phase="save")
+    with open_run(half, extensions=fresh):
+        assert paid(fresh) == seen[0]
+    resume(half, extensions=again)  # which has moved on after the checkpoint
+    assert paid(again) == seen[1]
+    assert runs.outcome(half) == runs.outcome(tmp_path / "whole")
     assert not capsys.readouterr().err
 
 
@@ -269,8 +291,8 @@ def test_a_state_that_cannot_be_kept_is_refused_before_the_run(runs, tmp_path):
 
 
 def test_a_loops_state_is_given_back_as_it_was_at_the_checkpoint(runs, tmp_path):
-    home = begun(runs.config(*TINY), tmp_path / "run")
-    with open_run(home) as run:
+    home = tmp_path / "run"
+    with new_run(runs.config(*AGENT), home) as run:
         assert run.state == {}
         run.state = {"mean": {"s0": 0.5}, "seen": torch.arange(3)}
         save_checkpoint(run)
@@ -291,9 +313,9 @@ def test_a_loops_state_is_given_back_as_it_was_at_the_checkpoint(runs, tmp_path)
 
 def test_the_command_ends_with_one_line_for_a_reward_that_fails(runs, tmp_path, module):
     module("def text(p):\n    return 'good'\ndef fails(p):\n    return {}['rate']\n")
-    arguments = runs.arguments(tmp_path / "run", *TINY, "reward.teacher=of_mine_rewards:text")
-    refused_command(command(*arguments), "teacher_reward: text returns 'good' for proposal 1-t")
-    arguments = runs.arguments(tmp_path / "2", *TINY, "reward.student=of_mine_rewards:fails")
+    arguments = runs.arguments(tmp_path / "run", *AGENT, "reward.teacher=of_mine_rewards:text")
+    refused_command(command(*arguments), "teacher_reward: text returns 'good' for proposal 1-a")
+    arguments = runs.arguments(tmp_path / "2", *AGENT, "reward.student=of_mine_rewards:fails")
     refused_command(command(*arguments), "fails fails at", "KeyError: 'rate'", "rewards.py, line 4")
 
 
@@ -313,50 +335,46 @@ def own_loop(run):
         assert (row.step, run.step) == (step, step)
 
 
-def test_a_callback_that_returns_true_ends_a_run_and_a_resume_goes_on(runs, tmp_path):
-    config = runs.config(*TINY, "steps=3", "save_every=3", "evolution.evolve_every=3")
-    stop = Extensions(callbacks=[lambda run, row: row.step == 2, lambda run, row: "more"])
-    train(config, tmp_path / "ended", extensions=stop)
-    assert len(runs.rows(tmp_path / "ended" / "metrics.jsonl")) == 2
-    assert (tmp_path / "ended" / "checkpoints" / "step-2").is_dir()
-    resume(tmp_path / "ended")
-    train(config, tmp_path / "whole")
-    assert runs.outcome(tmp_path / "ended") == runs.outcome(tmp_path / "whole")
+def test_a_callback_that_returns_true_ends_a_run_and_a_resume_goes_on(runs, plain, tmp_path):
+    config, home = runs.config(*TINY, "save_every=2"), tmp_path / "run"
+    stop = Extensions(callbacks=[lambda run, row: row.step == 1, lambda run, row: "more"])
+    train(config, home, extensions=stop)
+    assert len(runs.rows(home / "metrics.jsonl")) == 1
+    assert (home / "checkpoints" / "step-1").is_dir()
+    resume(home)
+    assert learned(runs.outcome(home)) == learned(runs.outcome(plain.home))
 
 
 def spoils(proposed):
-    """A reward that edits what it is given."""
+    """The built-in reward, which edits what it is given."""
+    reward = populora(proposed)
     proposed.attempts.clear()
     proposed.base_attempts.clear()
     proposed.task = None
-    return float(len(proposed.text))
+    return reward
 
 
 def spoils_too(attempt):
+    reward = verifier(attempt)
     attempt.score = attempt.answer = None
-    return float(len(attempt.text))
+    return reward
 
 
-def test_a_reward_that_edits_what_it_is_given_changes_no_row(runs, tmp_path):
-    config, outcomes = runs.config(*TINY, "evolution.evolve_every=0"), []
-    plain = (lambda p: float(len(p.text)), lambda a: float(len(a.text)))
-    for name, rewards in (("plain", plain), ("spoilt", (spoils, spoils_too))):
-        train(config, tmp_path / name, extensions=Extensions(*rewards))
-        outcomes.append(runs.outcome(tmp_path / name))
-        outcomes[-1].pop("config.yaml")
-    assert outcomes[0] == outcomes[1]
+def test_a_reward_that_edits_what_it_is_given_changes_no_row(runs, plain, tmp_path):
+    own = Extensions(spoils, spoils_too)
+    train(runs.config(*TINY), tmp_path / "run", extensions=own)
+    assert learned(runs.outcome(tmp_path / "run")) == learned(runs.outcome(plain.home))
 
 
-def test_a_loop_of_ones_own_leaves_what_train_leaves(runs, tmp_path):
-    config, rows = runs.config(*TINY, "eval.eval_every=2"), []
-    seeing = Extensions(callbacks=[lambda run, row: rows.append(row)])
-    train(config, tmp_path / "train", extensions=seeing)
-    with new_run(config, tmp_path / "own") as run:
+def test_a_loop_of_ones_own_leaves_what_train_leaves(runs, plain, tmp_path):
+    with new_run(plain.config, tmp_path / "own") as run:
         own_loop(run)
-    assert runs.outcome(tmp_path / "own") == runs.outcome(tmp_path / "train")
+    assert runs.outcome(tmp_path / "own") == runs.outcome(plain.home)
     assert (tmp_path / "own" / "checkpoints" / "step-2").is_dir()
-    # Callbacks get the proposals and the measurements of the step.
-    written = list(read_run(tmp_path / "train").tasks())
-    assert [task for row in rows for task in row.tasks] == written
-    assert {task.step for task in rows[1].tasks} == {2}
-    assert "tasks" not in runs.rows(tmp_path / "train" / "metrics.jsonl")[0]
+
+
+def test_callbacks_get_the_proposals_of_the_step(runs, plain):
+    written = list(read_run(plain.home).tasks())
+    assert [task for row in plain.rows for task in row.tasks] == written
+    assert {task.step for task in plain.rows[1].tasks} == {2}
+    assert "tasks" not in runs.rows(plain.home / "metrics.jsonl")[0]
