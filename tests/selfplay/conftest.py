@@ -28,7 +28,7 @@ NEEDS = {"test_export.py": "peft", "test_frames.py": "nbclient", "test_nano_benc
 collect_ignore = [file for file, package in NEEDS.items() if not find_spec(package)]
 
 SMALL = (
-    *("seed=1", "steps=4", "sandbox.workers=1", "sandbox.wall_s=60"),
+    *("seed=1", "steps=3", "sandbox.workers=1", "sandbox.wall_s=60"),
     *("rollout.kinds=[code_o]", "rollout.proposals=2", "rollout.num_generations=3"),
     "rollout.seed_tasks=4",
     *("rollout.max_proposal_length=28", "rollout.max_completion_length=8"),
@@ -37,7 +37,7 @@ SMALL = (
     *("eval.eval_every=2", "eval.tasks=2", "eval.samples=2"),
     *("eval.proposals=1", "eval.attempts=2", "eval.same_tasks=1"),
 )
-WHOLE = ("rollout.kinds=[code_o, code_i, code_f]", "eval.tasks=6")
+WHOLE = ("steps=4", "rollout.kinds=[code_o, code_i, code_f]", "eval.tasks=6")
 
 
 def small_config(*assignments):
@@ -107,5 +107,5 @@ def whole(finished):
 
 @pytest.fixture(scope="session")
 def brief(finished):
-    """The small run as it is, of one kind, for equal ones to be compared with; never changed."""
+    """The small run as it is, of three steps, for equal ones to be compared with; never changed."""
     return finished("brief")

@@ -86,8 +86,8 @@ READ = {"tensorboard": tensorboard_series, "wandb": wandb_series, "trackio": tra
 @pytest.mark.filterwarnings("ignore")  # of the trackers' own packages
 def test_trackers_are_given_every_step_across_an_interruption(runs, tmp_path):
     names = [name for name in READ if find_spec(name)]
-    settings = (f"report_to=[{', '.join(names)}]", "save_every=2", "evolution.evolve_every=0")
-    config, home = runs.config(*settings), tmp_path / "mine"
+    settings = ("steps=4", "save_every=2", "evolution.evolve_every=0", "eval.eval_every=4")
+    config, home = runs.config(f"report_to=[{', '.join(names)}]", *settings), tmp_path / "mine"
     train_until(4, config, home, phase="solve")
     resume(home)
     rows = list(read_rows(home / "metrics.jsonl", StepRow))
