@@ -33,6 +33,7 @@ from selfplay.tasks.template import NANO
 from selfplay.training import new_run
 from selfplay_command import command, refused, worked
 
+SHORT = ("steps=2", "eval.eval_every=0", "eval.same_tasks=0")
 TASK = Task("code_o", "def f(a):\n    return a", "1", "1")
 
 
@@ -105,10 +106,10 @@ def test_a_step_with_faults_teaches_what_the_step_without_those_tasks_teaches(ru
         *("eval.eval_every=0", "eval.same_tasks=2"),
     )
     stepped = []
-    for share in (0.0, 0.3):
-        with new_run(config, tmp_path / str(share)) as run:
-            run.sandbox = FaultySandbox(run.sandbox, share)
-            matches = match(run, 1)
+    with new_run(config, tmp_path / "run") as run:
+        own, matches = run.sandbox, match(run, 1)
+        for share in (0.0, 0.3):
+            run.sandbox = FaultySandbox(own, share)
             solved, _ = solve(run, verify(run, propose(run, matches, 1)), 1)
             samples = training_samples(solved, config)
             row = metrics_row(run, solved, samples, {}, (), 0, {})
@@ -156,13 +157,13 @@ def test_nothing_begins_where_no_program_is_judged_and_a_resume_begins_it(
     home = tmp_path / "run"
     with monkeypatch.context() as broken:
         broken.setattr(Pool, "ask", failing(Pool.ask, lambda: True))
-        result = command(*runs.arguments(home))
+        result = command(*runs.arguments(home, *SHORT, "steps=1"))
     words = ("a test program ended with sandbox_error", "planted", "the run has not begun")
     refused(result, *words, f"resume {home}", code=1)
     assert not result.stdout
     assert not (home / "metrics.jsonl").exists()
     worked("resume", home, "--quiet")
-    assert len(read_rows(home / "metrics.jsonl")) == 4
+    assert len(read_rows(home / "metrics.jsonl")) == 1
 
 
 def test_a_run_says_once_which_layers_of_determinism_are_missing(runs, tmp_path, monkeypatch):
@@ -174,8 +175,10 @@ def test_a_run_says_once_which_layers_of_determinism_are_missing(runs, tmp_path,
 
     monkeypatch.setattr(Process, "start", without)
     monkeypatch.setattr(pool, "_lacking", set())
-    quiet = runs.arguments(tmp_path / "quiet", "steps=1")
-    loud = [word for word in runs.arguments(tmp_path / "run", "steps=1") if word != "--quiet"]
+    quiet, loud = (
+        runs.arguments(tmp_path / name, *SHORT, "steps=1", "mode=azr") for name in ("one", "two")
+    )
+    loud.remove("--quiet")
     line = "warning: this machine lacks the sandbox's addresses and clocks: verdicts may differ"
     for words in (quiet, loud):
         result = command(*words)
@@ -187,7 +190,7 @@ def test_a_run_says_once_which_layers_of_determinism_are_missing(runs, tmp_path,
 def test_a_step_of_which_most_is_not_judged_stops_the_run_and_a_resume_loses_nothing(
     runs, tmp_path, monkeypatch
 ):
-    settings = ("save_every=1", "rollout.proposals=4")
+    settings = (*SHORT, "save_every=1", "rollout.proposals=4")
     home, whole = tmp_path / "run", runs.train(tmp_path / "whole", *settings)
     done = home / "metrics.jsonl"
     with monkeypatch.context() as broken:
@@ -203,19 +206,18 @@ def test_a_step_of_which_most_is_not_judged_stops_the_run_and_a_resume_loses_not
 
 def test_every_rate_says_how_many_were_not_judged(runs, tmp_path):
     config = runs.config(
-        *("rollout.kinds=[code_o]", "rollout.proposals=8", "steps=2", "eval.tasks=24"),
+        *("rollout.kinds=[code_o]", "rollout.proposals=8", "steps=1", "eval.tasks=24"),
         *("rollout.max_proposal_length=40", "rollout.max_completion_length=16"),
-        *("eval.proposals=8", "eval.eval_every=1", "evolution.evolve_every=0"),
+        *("eval.proposals=4", "eval.eval_every=1"),
     )
     home = tmp_path / "run"
     screen = StringIO()
     shown = Progress(Console(file=screen, width=400))
     with new_run(config, home, progress=shown) as run:
         run.sandbox = FaultySandbox(run.sandbox, 0.2)
-        for _ in range(2):
-            row = train_step(run)
-    counts = [row["infra_errors"] for row in read_rows(home / "metrics.jsonl")]
-    proposals, attempts = (sum(c[noun] for c in counts) for noun in ("proposals", "attempts"))
+        row = train_step(run)
+    (counts,) = [row["infra_errors"] for row in read_rows(home / "metrics.jsonl")]
+    proposals, attempts = counts["proposals"], counts["attempts"]
     assert proposals > 0 < attempts
     assert {a.verdict for t in row.tasks for a in t.attempts} >= {"not judged"}
     record = read_run(home)
@@ -223,7 +225,7 @@ def test_every_rate_says_how_many_were_not_judged(runs, tmp_path):
     assert all(solving.values())
     for rate in (row.rate for row in record.latest_evals() if row.rate):
         assert rate.difference == pytest.approx(rate.solve_rate - rate.base_solve_rate)
-    line = next(line for line in screen.getvalue().splitlines() if line.startswith("step 2 of 2"))
+    line = next(line for line in screen.getvalue().splitlines() if line.startswith("step 1 of 1"))
     assert re.search(rf"valid \d+%, {proposals} not judged, solved .*, {attempts} not judged", line)
     assert f"{solving['s0']} not judged)" in screen.getvalue()
     text = run_page.summary(home)
@@ -240,7 +242,7 @@ def test_every_rate_says_how_many_were_not_judged(runs, tmp_path):
 def test_a_baseline_keeps_no_rate_of_a_task_that_was_judged_in_part(runs, tmp_path):
     config = runs.config("rollout.kinds=[code_i]", "eval.tasks=8", "eval.samples=4")
     with new_run(config, tmp_path / "run") as run:
-        clean = evaluate_members(run, 0)[0].rate
+        clean = run.baseline_rates["base"]
         grades = count()
 
         class Once(FaultySandbox):
@@ -256,7 +258,7 @@ def test_a_baseline_keeps_no_rate_of_a_task_that_was_judged_in_part(runs, tmp_pa
     assert kept == row.rates
     assert kept.count(None) == 1
     assert row.not_judged == 4
-    assert [a for a, b in zip(clean.rates, kept, strict=True) if b is not None] == [
+    assert [a for a, b in zip(clean, kept, strict=True) if b is not None] == [
         b for b in kept if b is not None
     ]
 
