@@ -20,19 +20,24 @@ from selfplay.files.record import read_run
 from selfplay.reports.findings import conclusion
 from selfplay.step import evolve
 from selfplay.training import new_run
-from selfplay_command import worked
+from selfplay_command import train_until, worked
 
 UNMEASURED = ("eval.eval_every=0", "eval.same_tasks=0")
 STILL = (
-    *("learner.learning_rate=0", "learner.teacher_learning_rate=0", "evolution.evolve_every=1"),
+    *("learner.learning_rate=0", "learner.teacher_learning_rate=0"),
+    *("steps=4", "evolution.evolve_every=1"),
     *("rollout.proposals=1", "rollout.max_proposal_length=4", *UNMEASURED),
 )
 """Evolves after every step, and changes nobody in one."""
+POOL = ("subspace_rotation", "full_gaussian")
+POOLED = (*STILL, f"evolution.mutation=[{', '.join(POOL)}]")
 
 
-def evolving(runs, directory, *assignments):
-    """A run that evolves after its first step; returns what was alive when, and the births."""
-    seen = SimpleNamespace(home=directory, births=[], at_birth={})
+@pytest.fixture(scope="module")
+def seen(runs, tmp_path_factory):
+    """A run that evolves after its first step: what was alive when, and the births."""
+    home = tmp_path_factory.mktemp("uneven") / "run"
+    seen = SimpleNamespace(home=home, births=[], at_birth={})
     real = step.evolve
 
     def watched(run, league, step):
@@ -44,26 +49,20 @@ def evolving(runs, directory, *assignments):
         seen.after = run.population.members
         seen.league = {r: league.members(r) for r in ranked}
         for birth in births:
-            home = run.directory / "members" / birth.child
+            member = home / "members" / birth.child
             seen.at_birth[birth.child] = SimpleNamespace(
                 held=adapter_hash(run.population.export(birth.child)),
-                saved=content_hash(home),
-                verified=verify(home, [run.directory / "ancestors"]),
+                saved=content_hash(member),
+                verified=verify(member, [home / "ancestors"]),
             )
         return births
 
+    sizes = ("steps=2", "teachers=2", "students=4", "league.grace_matches=0", *UNMEASURED)
+    crossing = ("evolution.replaced_fraction=0.5", "evolution.crossover_share=1.0")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(step, "evolve", watched)
-        runs.train(directory, "steps=2", "evolution.evolve_every=1", *UNMEASURED, *assignments)
+        runs.train(home, *sizes, *crossing, "evolution.evolve_every=1")
     return seen
-
-
-@pytest.fixture(scope="module")
-def seen(runs, tmp_path_factory):
-    home = tmp_path_factory.mktemp("uneven") / "run"
-    sizes = ("teachers=2", "students=4", "league.grace_matches=0")
-    crossing = ("evolution.replaced_fraction=0.5", "evolution.crossover_share=1.0")
-    return evolving(runs, home, *sizes, *crossing)
 
 
 def test_two_teachers_and_four_students_meet_and_half_are_replaced(runs, seen):
@@ -129,8 +128,8 @@ def oldest_first(monkeypatch):
 
 @pytest.fixture
 def still(finished, oldest_first):
-    """A run of three replacements in each role."""
-    return finished("still", *STILL)
+    """A run of three replacements in each role, by one of two operators."""
+    return finished("still", *POOLED)
 
 
 def test_a_child_of_a_child_says_so_and_every_founder_has_one_tree(still):
@@ -176,7 +175,7 @@ def test_a_frozen_founder_is_never_replaced(runs, tmp_path):
 
 def test_without_the_dead_only_what_verifies_the_living_stays(runs, still, tmp_path):
     whole = runs.outcome(still)
-    home = runs.train(tmp_path / "run", *STILL, "keep_dead=false", "keep_checkpoints=3")
+    home = runs.train(tmp_path / "run", *POOLED, "keep_dead=false", "keep_checkpoints=3")
 
     def adapters():
         return {p.name for name in ("members", "ancestors") for p in (home / name).iterdir()}
@@ -199,14 +198,9 @@ def test_without_the_dead_only_what_verifies_the_living_stays(runs, still, tmp_p
     assert (drawn.exit_code, "s4" in drawn.stdout) == (0, True)
 
 
-def test_operators_are_drawn_from_a_pool(runs, tmp_path):
-    pool = ("subspace_rotation", "full_gaussian")
-    settings = (f"evolution.mutation=[{', '.join(pool)}]", "evolution.crossover_share=0")
-    config = runs.config(*settings)
-    assert config.evolution.pool("mutation") == pool
-    home = runs.train(tmp_path / "run", *STILL, *settings)
-    births = [birth for row in runs.rows(home / "metrics.jsonl") for birth in row["evolution"]]
-    assert {birth["operator"] for birth in births} == set(pool)
+def test_operators_are_drawn_from_a_pool(runs, still):
+    assert runs.config(*POOLED).evolution.pool("mutation") == POOL
+    assert {birth.operator for _, birth in read_run(still).births} == set(POOL)
 
 
 AGENT = ("mode=azr", "steps=2")
@@ -242,7 +236,7 @@ def test_azr_is_one_member_in_both_roles(runs, agent):
 
 
 def test_attempts_at_earlier_tasks_are_sampled_too(runs, tmp_path):
-    home = runs.train(tmp_path / "run", *AGENT, "rollout.max_proposal_length=3")
+    home = runs.train(tmp_path / "run", *AGENT, "steps=1", "rollout.max_proposal_length=3")
     for row in runs.rows(home / "metrics.jsonl"):
         assert row["valid_share"] == 0.0
         assert row["tokens"]["sampled"] == row["tokens"]["trained"] > 2 * 3
@@ -252,14 +246,18 @@ THREE = (*STILL, "steps=3", "teachers=3", "league.grace_matches=2")
 HALF = "evolution.replaced_fraction=0.67"
 
 
+def births_of_two_steps(runs, tmp_path, *assignments):
+    train_until(3, runs.config(*THREE, HALF, *assignments), tmp_path / "run")
+    return [row["evolution"] for row in runs.rows(tmp_path / "run" / "metrics.jsonl")]
+
+
 def unmoved(text):
     """The lines on who is not replaced."""
     return [line for line in text.splitlines() if " is replaced" in line]
 
 
 def test_no_better_member_goes_in_place_of_a_spared_child(runs, tmp_path, capsys):
-    home = runs.train(tmp_path / "run", *THREE, HALF)
-    first, second, _ = (row["evolution"] for row in runs.rows(home / "metrics.jsonl"))
+    first, second = births_of_two_steps(runs, tmp_path)
     assert [birth["child"] for birth in first] == ["t3", "t4", "s2"]
     assert [birth["child"] for birth in second] == ["s3"]  # students play twice as often
     (line,) = unmoved(capsys.readouterr().err)
@@ -269,8 +267,7 @@ def test_no_better_member_goes_in_place_of_a_spared_child(runs, tmp_path, capsys
 
 def test_a_birth_says_who_was_spared(runs, tmp_path):
     more = ("rollout.max_proposal_length=28", "rollout.proposals=3", "seed=2")
-    home = runs.train(tmp_path / "run", *THREE, HALF, "league.fitness=rating", *more)
-    first, second, _ = (row["evolution"] for row in runs.rows(home / "metrics.jsonl"))
+    first, second = births_of_two_steps(runs, tmp_path, "league.fitness=rating", *more)
     assert not any("spared" in birth for birth in first)
     # By rating alone the children are above who is replaced.
     spared = {birth["removed"]: set(birth["spared"]) for birth in second}

@@ -159,15 +159,16 @@ def test_an_experiment_makes_its_runs_and_names_a_damaged_one(tmp_path):
     data = yaml.safe_load(shipped("plans")["nano-smoke"])
     data |= {"seeds": [1], "arms": {"azr": {"mode": "azr"}, "azr still": {"mode": "azr"}}}
     data["arms"]["azr still"] |= {"learner.learning_rate": 0.0}
-    data["set"] |= {"steps": 2, "rollout.kinds": ["code_o"], "eval.tasks": 2}
+    data["set"] |= {"steps": 1, "rollout.kinds": ["code_o"], "eval.eval_every": 0}
+    data["set"] |= {"rollout.max_proposal_length": 28, "rollout.max_completion_length": 8}
     plan, home = tmp_path / "plan.yaml", tmp_path / "home"
     plan.write_text(yaml.safe_dump(data))
     broken, missing = open_home(open_plan(str(plan)), home).runs(home)
     whole, damaged = tmp_path / "whole", broken.directory
     train(broken.config, whole)
     shutil.copytree(whole, damaged)
-    shutil.rmtree(damaged / "checkpoints" / "step-2")
-    (damaged / "checkpoints" / "step-1" / "state.json").write_text("{")
+    shutil.rmtree(damaged / "checkpoints" / "step-1")
+    (damaged / "checkpoints" / "step-0" / "state.json").write_text("{")
     result = command(*arguments(home, plan))
     assert result.exit_code == 1
     assert "azr, seed 1" in result.stderr
