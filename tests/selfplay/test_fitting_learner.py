@@ -31,11 +31,16 @@ def samples(tiny):
     return learners.samples(tiny, 8, longest=29, silent=True)
 
 
-@pytest.mark.parametrize("regularised", [{}, REGULARISED], ids=["plain", "regularised"])
+@pytest.fixture(scope="module", params=[{}, REGULARISED], ids=["plain", "regularised"])
+def unsaved(request, tiny):
+    """Settings, and the gradients and statistics by them where no memory is saved."""
+    return request.param, *gradients(learner(tiny, **request.param), samples(tiny))
+
+
 @pytest.mark.parametrize("saving", SAVING.values(), ids=SAVING)
-def test_saving_memory_changes_no_gradient(tiny, saving, regularised):
-    plain, stats = gradients(learner(tiny, **regularised), samples(tiny))
-    found, others = gradients(learner(tiny, **saving, **regularised), samples(tiny))
+def test_saving_memory_changes_no_gradient(tiny, unsaved, saving):
+    settings, plain, stats = unsaved
+    found, others = gradients(learner(tiny, **saving, **settings), samples(tiny))
     assert plain.keys() == found.keys() == set(tiny.members)
     for member in tiny.members:
         close(plain[member], found[member])
@@ -98,17 +103,22 @@ def test_a_bfloat16_base_keeps_adapters_gradients_and_moments_in_float32(tiny):
 CPU = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes."
 
 
-def run_out(one, budget, error):
-    """Make batches of more padded tokens than the budget fail, after their statistics are in."""
+def run_out(one, error, fits_not):
+    """Make batches that do not fit fail, after their statistics are in."""
     loss = one.forward_pass.loss
 
     def limited(batch, sums):
         found = loss(batch, sums)
-        if len(batch) * max(row.length for row in batch) > budget:
+        if fits_not(batch):
             raise error
         return found
 
     one.forward_pass.loss = limited
+
+
+def above_ten(batch):
+    """Whether a batch has more than ten tokens, the padding too."""
+    return len(batch) * max(row.length for row in batch) > 10
 
 
 def test_out_of_memory_is_done_again_in_smaller_batches_with_the_same_result(tiny):
@@ -143,7 +153,7 @@ def test_out_of_memory_is_done_again_in_smaller_batches_with_the_same_result(tin
 def test_a_row_that_never_fits_is_refused_in_one_line_and_nothing_has_moved(tiny, error):
     one = learner(tiny)
     before = weights(one)
-    run_out(one, 10, error)
+    run_out(one, error, above_ten)
     with (
         pytest.warns(UserWarning, match="out of memory"),
         pytest.raises(
@@ -158,7 +168,7 @@ def test_a_row_that_never_fits_is_refused_in_one_line_and_nothing_has_moved(tiny
 
 def test_another_error_of_a_pass_is_not_taken_for_one_of_memory(tiny):
     one = learner(tiny)
-    run_out(one, 10, RuntimeError("shapes differ"))
+    run_out(one, RuntimeError("shapes differ"), above_ten)
     with pytest.raises(RuntimeError, match="shapes differ"):
         one.update(samples(tiny))
 
@@ -177,14 +187,11 @@ def test_a_row_that_does_not_fit_alone_is_checkpointed_with_the_same_result(tiny
     plain, one = learner(tiny, **alone), learner(tiny, **alone)
     wanted = plain.update(samples(tiny))
     longest = max(len(s.rollout.prompt_ids) + len(s.rollout.completion_ids) for s in samples(tiny))
-    loss = one.forward_pass.loss
-
-    def limited(batch, sums):
-        if batch[0].length == longest <= one.scorer.checkpoint_from_tokens:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-        return loss(batch, sums)
-
-    one.forward_pass.loss = limited
+    run_out(
+        one,
+        torch.OutOfMemoryError("CUDA out of memory."),
+        lambda batch: batch[0].length == longest <= one.scorer.checkpoint_from_tokens,
+    )
     with pytest.warns(
         UserWarning,
         match=f"repeated with gradient checkpointing for rows of {longest} tokens and more",

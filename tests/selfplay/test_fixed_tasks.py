@@ -15,11 +15,13 @@ from selfplay.files.record import read_run
 from selfplay.files.trackers import step_metrics
 from selfplay.reports.run_page import report, summary
 from selfplay.sampling.texts import Attempt
+from selfplay.step import match, propose
 from selfplay.tasks.held_out import NANO_SETS, guard_of, tasks_of
-from selfplay.training import resume, train
+from selfplay.training import new_run, resume, train
 from selfplay_command import command, refused
 
-CALM = ("eval.eval_every=0", "eval.same_tasks=0", "evolution.evolve_every=0", "steps=3")
+CALM = ("eval.eval_every=0", "eval.same_tasks=0", "evolution.evolve_every=0")
+FIXED = "rollout.proposals=3"
 
 
 def write(path, tasks, **more):
@@ -39,8 +41,8 @@ def given(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fixed(runs, given, tmp_path_factory):
-    """A run of four steps on them, with two students and an evolution."""
-    return runs.train(tmp_path_factory.mktemp("fixed") / "run", f"rollout.tasks={given}")
+    """A run of three steps on them, with two students and an evolution."""
+    return runs.train(tmp_path_factory.mktemp("fixed") / "run", f"rollout.tasks={given}", FIXED)
 
 
 def calls(rows):
@@ -72,8 +74,8 @@ def test_students_learn_from_the_file_and_evolve_and_nobody_proposes(runs, fixed
 
 def test_every_task_comes_once_before_any_comes_again(runs, fixed, given):
     file = set(calls(runs.rows(given)))
-    drawn = calls(runs.rows(fixed / "tasks.jsonl"))  # two students, two tasks a step, four steps
-    assert len(drawn) == 16
+    drawn = calls(runs.rows(fixed / "tasks.jsonl"))  # two students, three tasks a step, three steps
+    assert len(drawn) == 18
     assert set(drawn[:7]) == set(drawn[7:14]) == file
     assert drawn[:7] != drawn[7:14]
 
@@ -84,8 +86,10 @@ def test_order_by_solve_rate_by_chance_and_as_recorded(runs, given, tmp_path):
     rates = dict(zip(calls(rows), (row["solve_rate"] for row in rows), strict=True))
     for order in ("solve_rate", "random", "recorded"):
         own = (f"rollout.tasks={given}", f"rollout.tasks_order={order}", *CALM)
-        home = runs.train(tmp_path / order, *own)
-        drawn = calls(runs.rows(home / "tasks.jsonl"))
+        with new_run(runs.config(*own), tmp_path / order) as run:
+            matches = match(run, 1)
+            tasks = [p.task for step in (1, 2, 3) for p in propose(run, matches, step)]
+        drawn = [(task.program, task.input) for task in tasks]
         found[order], counts = [rates[call] for call in drawn], Counter(drawn)
         assert len(drawn) == 12
         assert (max(counts.values()) <= 2) == (order != "random")
@@ -104,8 +108,9 @@ def test_a_resumed_run_needs_no_file_and_has_the_same_bytes(runs, fixed, given, 
         if row.step == 2:
             raise KeyboardInterrupt
 
+    config = runs.config(f"rollout.tasks={file}", FIXED)
     with pytest.raises(KeyboardInterrupt):
-        train(runs.config(f"rollout.tasks={file}"), home, extensions=Extensions(callbacks=[stop]))
+        train(config, home, extensions=Extensions(callbacks=[stop]))
     file.unlink()
     resume(home)
     mine, whole = runs.outcome(home), runs.outcome(fixed)
@@ -113,9 +118,9 @@ def test_a_resumed_run_needs_no_file_and_has_the_same_bytes(runs, fixed, given, 
 
 
 def test_one_agent_learns_from_its_attempts_at_them(runs, given, tmp_path):
-    home = runs.train(tmp_path / "run", "mode=azr", f"rollout.tasks={given}", *CALM)
+    home = runs.train(tmp_path / "run", "mode=azr", f"rollout.tasks={given}", *CALM, "steps=1")
     rows = runs.rows(home / "tasks.jsonl")
-    assert len(rows) == 6
+    assert len(rows) == 2
     assert {row["student"] for row in rows} == {"a0"}
     assert all(a["advantage"] is not None for row in rows for a in row["attempts"])
     steps = read_run(home).steps

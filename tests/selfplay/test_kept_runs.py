@@ -15,7 +15,7 @@ from synthetic_run import charts_in, write_experiment
 
 SETTINGS = {
     "question": "Is it so?",
-    "set": {"steps": 60, "eval.eval_every": 10, "eval.tasks": 60},
+    "set": {"steps": 20, "eval.eval_every": 5, "eval.tasks": 60},
     "seeds": [1, 2, 3],
     "curves": {"solved": "curves_of_mine:solved"},
 }
@@ -28,15 +28,30 @@ ARMS = {"weak": {"gain": 0.1}, "strong": {"gain": 0.3}, "mine": {"gain": 0.2}}
 """What is planted in each arm."""
 
 
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """A folder with an experiment of three arms, one with the runs of an arm, and the runs of the
+    other two, kept."""
+    folder = tmp_path_factory.mktemp("planted")
+    (folder / "curves_of_mine.py").write_text(CURVES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        pairs = [["mine", "weak"], ["mine", "strong"]]
+        whole = begun(folder / "whole", ARMS, contrasts=pairs)
+        write_experiment(open_plan(str(whole / "plan.yaml")), whole, ARMS)
+        part(whole, "mine", "mine")
+        others = part(whole, "others", "weak", "strong")
+        result = command("compare", others, "--keep", "kept.jsonl")
+    assert (result.exit_code, result.stderr) == (0, "6 runs kept\n")
+    return folder
+
+
 @pytest.fixture
-def whole(tmp_path, monkeypatch):
-    """An experiment of three arms."""
-    (tmp_path / "curves_of_mine.py").write_text(CURVES)
+def whole(planted, tmp_path, monkeypatch):
+    """The experiment of three arms, in the working directory with all that is beside it."""
+    shutil.copytree(planted, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    pairs = [["mine", "weak"], ["mine", "strong"]]
-    home = begun(tmp_path / "whole", ARMS, contrasts=pairs)
-    write_experiment(open_plan(str(home / "plan.yaml")), home, ARMS)
-    return home
+    return tmp_path / "whole"
 
 
 def begun(home, arms, **changes):
@@ -58,16 +73,12 @@ def part(whole, name, *arms, **changes):
 
 @pytest.fixture
 def mine(whole):
-    return part(whole, "mine", "mine")
+    return whole.with_name("mine")
 
 
 @pytest.fixture
 def kept(whole):
-    """The runs of the other two arms, kept."""
-    path = whole.with_name("kept.jsonl")
-    result = command("compare", part(whole, "others", "weak", "strong"), "--keep", path)
-    assert (result.exit_code, result.stderr) == (0, "6 runs kept\n")
-    return path
+    return whole.with_name("kept.jsonl")
 
 
 def test_a_kept_run_has_the_numbers_of_its_directory(whole, mine, kept):
@@ -84,36 +95,36 @@ def test_a_kept_run_has_the_numbers_of_its_directory(whole, mine, kept):
 
 def test_a_shorter_run_is_compared_at_its_own_steps(whole, mine, kept):
     for path in (*mine.glob("mine/*/metrics.jsonl"), *mine.glob("mine/*/eval.jsonl")):
-        write_rows(path, [row for row in read_rows(path) if row["step"] <= 30])
+        write_rows(path, [row for row in read_rows(path) if row["step"] <= 10])
     compared = compare([mine], kept)
     short, other = (
-        {seed: run.until(30) for seed, run in compare([whole]).arms[arm].items()}
+        {seed: run.until(10) for seed, run in compare([whole]).arms[arm].items()}
         for arm in ("mine", "weak")
     )
     name = "gain, population mean, at the end"
     expected = of_pair(short, other)[name].value
     difference = compared.numbers()["differences"]["mine − weak"][name]
     assert difference.value == pytest.approx(expected, abs=2e-5)
-    said = "kept runs have 60 steps, of which the first 30 are compared"
+    said = "kept runs have 20 steps, of which the first 10 are compared"
     assert any(said in line for line in compared.lines())
 
 
 def test_a_run_that_is_not_finished_is_not_kept(mine):
     for name in ("metrics.jsonl", "eval.jsonl"):
         path = mine / "mine" / "seed-2" / name
-        write_rows(path, [row for row in read_rows(path) if row["step"] <= 30])
+        write_rows(path, [row for row in read_rows(path) if row["step"] <= 10])
     assert command("compare", mine, "--keep", "mine.jsonl").stderr == "2 runs kept\n"
     file = mine.with_name("mine.jsonl")
     assert [row["seed"] for row in read_rows(file)] == [1, 3]
     before = file.read_bytes()
     for path in (*mine.glob("mine/*/metrics.jsonl"), *mine.glob("mine/*/eval.jsonl")):
-        write_rows(path, [row for row in read_rows(path) if row["step"] <= 30])
+        write_rows(path, [row for row in read_rows(path) if row["step"] <= 10])
     assert command("compare", mine, "--keep", file).stderr == "0 runs kept\n"
     assert file.read_bytes() == before, "nothing is no reason to lose what was kept"
 
 
 def test_a_row_names_the_code_that_trained_its_run(mine):
-    steps = [{"step": step, "code": "0a1b2c" if step < 40 else "3d4e5f"} for step in (1, 39, 40)]
+    steps = [{"step": step, "code": "0a1b2c" if step < 14 else "3d4e5f"} for step in (1, 13, 14)]
     write_rows(mine / "mine" / "seed-1" / "resources.jsonl", steps)
     worked("compare", mine, "--keep", "mine.jsonl")
     codes = [row["code"] for row in read_rows(mine.with_name("mine.jsonl"))]

@@ -136,7 +136,9 @@ class Recording(Progress):
 
 def test_every_long_phase_says_how_far_it_is_until_all_is_done(runs, tmp_path):
     progress = Recording()
-    train(runs.config("steps=3", "eval.proposals=4"), tmp_path / "run", progress=progress)
+    two = Extensions(callbacks=[lambda run, row: row.step == 2])
+    config = runs.config("eval.proposals=4")
+    train(config, tmp_path / "run", extensions=two, progress=progress)
     for phase in ("propose", "solve", "update", "eval", "evolve"):
         heard = progress.heard[2, phase]
         assert len(heard) > 1
@@ -197,8 +199,8 @@ def test_a_collapse_and_a_member_that_falls_are_warned_of_after_a_resume_too(run
 
 def test_a_role_that_learns_nothing_in_five_steps_is_named_once_with_the_reason(runs, tmp_path):
     progress, said = shown(terminal=False)
-    settings = ("steps=7", "eval.eval_every=0", "evolution.evolve_every=0")
-    config, home = runs.config(*settings, "learner.frozen=t0,t1"), tmp_path / "run"
+    settings = ("steps=6", "teachers=1", "students=1", "eval.eval_every=0", "eval.same_tasks=0")
+    config, home = runs.config(*settings, "learner.frozen=t0"), tmp_path / "run"
     equal = Extensions(student_reward=lambda attempt: 0.5)
     train(config, home, extensions=equal, progress=progress)
     run = read_run(home)

@@ -1,11 +1,11 @@
 """The tasks that a run starts from: a file's, or the model's own."""
 
-import json
 from types import SimpleNamespace
 
 import pytest
 from json_lines import write_rows
 
+from selfplay import seeds
 from selfplay.config import load_preset
 from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
 from selfplay.files.layout import SEEDS
@@ -17,7 +17,10 @@ from selfplay.tasks.held_out import equal_task
 from selfplay.training import new_run, open_run
 
 KINDS = "rollout.kinds=[code_o, code_i, code_f]"
-SELF = ("rollout.self_seed=true", "rollout.seed_tasks=8", "eval.eval_every=0", "steps=1")
+SELF = (
+    *("rollout.self_seed=true", "rollout.seed_tasks=4", "rollout.max_proposal_length=40"),
+    *("eval.eval_every=0", KINDS),
+)
 
 
 def row(number, **more):
@@ -42,15 +45,15 @@ def test_a_run_starts_from_a_file_and_does_without_it_afterwards(runs, file, tmp
     home = tmp_path / "run"
     given = (f"rollout.seed_file={file}", "rollout.seed_tasks=7", "eval.eval_every=0", KINDS)
     with new_run(runs.config(*given), home) as run:
-        seeds = run.seed_tasks
-        calls = [task for task in seeds if task.kind != "code_f"]
+        tasks = run.seed_tasks
+        calls = [task for task in tasks if task.kind != "code_f"]
         assert sorted(task.output for task in calls) == list("1234567")
         assert [task.kind for task in calls].count("code_i") == 1
-        assert [task.outputs for task in seeds if task.kind == "code_f"] == [tuple("123456")]
+        assert [task.outputs for task in tasks if task.kind == "code_f"] == [tuple("123456")]
         assert {t.id for t in run.buffer.draw(9, 0)} == {task.id for task in calls}
     file.unlink()
     with open_run(home) as run:
-        assert run.seed_tasks == seeds
+        assert run.seed_tasks == tasks
         assert {t.id for t in run.buffer.draw(9, 0)} == {task.id for task in calls}
 
 
@@ -87,39 +90,50 @@ def test_what_is_asked_and_cannot_be_had_is_an_error(runs, file, tmp_path, setti
     assert not (tmp_path / "run").exists()
 
 
-def test_the_base_writes_seeds_of_every_kind_and_equal_runs_the_same(runs, tmp_path):
-    settings = (KINDS, "rollout.max_proposal_length=40", "rollout.seed_tasks=4")
-    config = runs.config(*SELF, *settings)
-    with new_run(config, tmp_path / "a") as run:
-        seeds = run.seed_tasks
-        kinds = [task.kind for task in seeds]
-        assert seeds[0].program == "def f(a):\n    return a", "the identity"
-        assert (len(kinds), kinds.count("code_f")) == (8, 4)
-        assert {"code_o", "code_i"} < set(kinds)
-        assert len({(t.program, t.input, t.inputs) for t in seeds}) == 8
-        assert {t.id for t in run.buffer.draw(9, 0)} == {t.id for t in seeds[:4]}
-    with open_run(tmp_path / "a") as run:
-        assert run.seed_tasks == seeds
-    with new_run(config, tmp_path / "b"):
-        assert (tmp_path / "a" / SEEDS).read_bytes() == (tmp_path / "b" / SEEDS).read_bytes()
-    (tmp_path / "a" / SEEDS).write_text("")
-    with pytest.raises(RunDirectoryError, match="0 bytes, expected"), open_run(tmp_path / "a"):
+@pytest.fixture(scope="module")
+def small_batches():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(seeds, "BATCH", 16)
+        yield
+
+
+@pytest.fixture(scope="module")
+def written(runs, small_batches, tmp_path_factory):
+    """A run at its start, the base of which wrote the seeds, and those; never changed."""
+    with new_run(runs.config(*SELF), tmp_path_factory.mktemp("written") / "run") as run:
+        assert {t.id for t in run.buffer.draw(9, 0)} == {t.id for t in run.seed_tasks[:4]}
+        return run.directory, run.seed_tasks
+
+
+def test_the_base_writes_seeds_of_every_kind_and_equal_runs_the_same(runs, written, tmp_path):
+    home, tasks = written
+    kinds = [task.kind for task in tasks]
+    assert tasks[0].program == "def f(a):\n    return a", "the identity"
+    assert (len(kinds), kinds.count("code_f")) == (8, 4)
+    assert {"code_o", "code_i"} < set(kinds)
+    assert len({(t.program, t.input, t.inputs) for t in tasks}) == 8
+    with open_run(home) as run:
+        assert run.seed_tasks == tasks
+    equal = tmp_path / "equal"
+    with new_run(runs.config(*SELF), equal):
+        assert (home / SEEDS).read_bytes() == (equal / SEEDS).read_bytes()
+    (equal / SEEDS).write_text("")
+    with pytest.raises(RunDirectoryError, match="0 bytes, expected"), open_run(equal):
         pass
 
 
-def test_the_base_writes_no_held_out_tasks(runs, tmp_path):
-    settings = (*SELF, "rollout.max_proposal_length=40", "rollout.seed_tasks=4")
-    with new_run(runs.config(*settings), tmp_path / "free") as run:
-        held = tmp_path / "held.jsonl"
-        held.write_text("".join(json.dumps(task.to_row()) + "\n" for task in run.seed_tasks[1:]))
-    with new_run(runs.config(*settings, f"eval.held_out={held}"), tmp_path / "run") as run:
-        assert len(run.seed_tasks) == 4
+def test_the_base_writes_no_held_out_tasks(runs, written, tmp_path):
+    _, (_, *others) = written
+    held = write_rows(tmp_path / "held.jsonl", [task.to_row() for task in others])
+    with new_run(runs.config(*SELF, f"eval.held_out={held}"), tmp_path / "run") as run:
+        assert len(run.seed_tasks) == 8
         assert not any(equal_task(task, run.guard) for task in run.seed_tasks)
 
 
+@pytest.mark.usefixtures("small_batches")
 def test_a_base_that_writes_no_tasks_is_given_up(runs, tmp_path):
     with (
-        pytest.raises(SelfplayError, match=r"256 proposals of nano there are 1 .*seed_file=FILE"),
+        pytest.raises(SelfplayError, match=r"64 proposals of nano there are 1 .*seed_file=FILE"),
         new_run(runs.config(*SELF, "rollout.max_proposal_length=2"), tmp_path / "run"),
     ):
         pass

@@ -81,15 +81,8 @@ def test_a_taskset_sets_the_kind_and_drops_the_shipped_held_out_tasks():
 
 def test_a_taskset_that_is_missing_is_refused_before_the_base_loads(tmp_path, monkeypatch):
     """With and without verifiers the message names the taskset."""
-    words = (
-        "train",
-        "--out",
-        tmp_path / "run",
-        "--quiet",
-        "--set",
-        "rollout.tasks=verifiers:no_one",
-    )
-    refused(command(*words), "verifiers:no_one: ")
+    words = ("train", "--out", tmp_path / "run", "--quiet")
+    refused(command(*words, "--set", "rollout.tasks=verifiers:no_one"), "verifiers:no_one: ")
     assert not (tmp_path / "run").exists()
     loader = "selfplay.members.population.load_base"
     monkeypatch.setattr(loader, lambda _: pytest.fail("it loads"))

@@ -38,13 +38,14 @@ def separate(monkeypatch):
 
 
 def test_a_run_with_an_engine_of_its_own_is_the_same_run(runs, separate, tmp_path, monkeypatch):
-    mine = runs.outcome(runs.train(tmp_path / "mine", *SMALL))
+    settings = (*SMALL, "eval.eval_every=0")
+    mine = runs.outcome(runs.train(tmp_path / "mine", *settings))
     ((learner, engine),) = separate
     assert len(engine.put) > 4, "members change and children are born"
     assert all(name.endswith("@v0") for name in engine.put[:4])
     assert set(engine.versions) == set(learner.members)
     monkeypatch.undo()
-    assert runs.outcome(runs.train(tmp_path / "shared", *SMALL)) == mine
+    assert runs.outcome(runs.train(tmp_path / "shared", *settings)) == mine
 
 
 @torch.no_grad()
@@ -126,6 +127,9 @@ def move(learner, seed):
                 up.add_(0.05 * torch.randn(up.shape, generator=draws))
 
 
+@pytest.mark.parametrize(
+    "opened", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)], indirect=True
+)
 def test_a_member_that_did_not_arrive_stops_the_run_with_one_line(opened, monkeypatch):
     learner, engine, sync, dtype = opened
     arrived = engine.put_adapter
