@@ -36,8 +36,12 @@ SMALL = (
     *("evolution.evolve_every=2", "league.grace_matches=1", "evolution.mutate_rate=0.2"),
     *("eval.eval_every=2", "eval.tasks=2", "eval.samples=2"),
     *("eval.proposals=1", "eval.attempts=2", "eval.same_tasks=1"),
+    "eval.held_out=[nano_code_o]",  # to read and hash them all takes as long as half a step
 )
-WHOLE = ("steps=4", "rollout.kinds=[code_o, code_i, code_f]", "eval.tasks=6")
+WHOLE = (
+    *("steps=4", "rollout.kinds=[code_o, code_i, code_f]", "eval.tasks=6"),
+    "eval.held_out=[nano_code_o, nano_code_i, nano_code_f]",
+)
 
 
 def small_config(*assignments):

@@ -33,6 +33,7 @@ from selfplay.tasks.template import NANO
 from selfplay.training import new_run
 from selfplay_command import command, refused, worked
 
+ALL_KINDS = "eval.held_out=[nano_code_o, nano_code_i, nano_code_f]"
 SHORT = ("steps=2", "eval.eval_every=0", "eval.same_tasks=0")
 TASK = Task("code_o", "def f(a):\n    return a", "1", "1")
 
@@ -208,7 +209,7 @@ def test_every_rate_says_how_many_were_not_judged(runs, tmp_path):
     config = runs.config(
         *("rollout.kinds=[code_o]", "rollout.proposals=8", "steps=1", "eval.tasks=24"),
         *("rollout.max_proposal_length=40", "rollout.max_completion_length=16"),
-        *("eval.proposals=4", "eval.eval_every=1"),
+        *("eval.proposals=4", "eval.eval_every=1", ALL_KINDS),
     )
     home = tmp_path / "run"
     screen = StringIO()
@@ -240,7 +241,7 @@ def test_every_rate_says_how_many_were_not_judged(runs, tmp_path):
 
 
 def test_a_baseline_keeps_no_rate_of_a_task_that_was_judged_in_part(runs, tmp_path):
-    config = runs.config("rollout.kinds=[code_i]", "eval.tasks=8", "eval.samples=4")
+    config = runs.config("rollout.kinds=[code_i]", ALL_KINDS, "eval.tasks=8", "eval.samples=4")
     with new_run(config, tmp_path / "run") as run:
         clean = run.baseline_rates["base"]
         grades = count()
