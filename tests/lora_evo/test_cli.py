@@ -3,13 +3,14 @@
 import json
 
 import pytest
-from closed_streams import same_without_streams
+from by_hand import edit_json
+from closed_streams import run_without, same_without_streams
 from commands import lists_whole_sentences
 from lora_evo_command import call
 from programs import python
 
 import lora_evo
-from lora_evo import OPERATORS, Lineage, __version__, content_hash
+from lora_evo import OPERATORS, Lineage, __version__, content_hash, verify
 from lora_evo.cli import main
 
 
@@ -47,8 +48,7 @@ def test_json_everywhere(home):
 
 def test_a_child_that_is_not_its_recipe_is_code_1(home):
     call("mutate", "svd_structured", "p1", "--out", "c", "--seed", 1)
-    file = home / "c" / "lineage.json"
-    file.write_text(file.read_text().replace('"seed": 1', '"seed": 2'))
+    edit_json(home / "c" / "lineage.json", {"seed": 2})
     out = call("verify", "c", code=1).stdout
     assert "NOT verified" in out
     assert "modules differ" in out
@@ -75,7 +75,7 @@ import lora_evo
 from lora_evo import LoraEvoError, OPERATORS, family, read_lineage
 from lora_evo.files import write_text
 from lora_evo.cli import main
-for words in ("--help", "-h", "operators", "lineage .", "mutate --help"):
+for words in ("--help", "-h", "--version", "operators", "lineage .", "mutate --help"):
     try:
         main(words.split())
     except SystemExit as ended:
@@ -84,20 +84,17 @@ print([name for name in ("torch", "transformers", "altair", "peft") if name in s
 """
 
 
-def test_help_operators_and_lineage_bring_no_torch(home):
+def test_help_version_operators_and_lineage_bring_no_torch(home):
     call("mutate", "svd_structured", "p1", "--out", "c", "--seed", 1)
     said = python("-c", HEAVY)
     assert said.splitlines()[-1] == "[]"
     assert "└── c" in said
+    assert f" {__version__}\n" in said
 
 
 def test_a_name_that_the_door_lacks_is_no_attribute():
     with pytest.raises(AttributeError, match="no attribute 'mutant'"):
         _ = lora_evo.mutant
-
-
-def test_a_module_run_is_the_command():
-    assert __version__ in python("-m", "lora_evo", "--version")
 
 
 def test_every_operator_has_a_page():
@@ -112,10 +109,8 @@ def test_every_operator_has_a_page():
 
 def test_every_command_names_what_fits_no_module(home):
     for name in ("p1", "p2"):
-        file = home / name / "adapter_config.json"
-        fields = json.loads(file.read_text())
-        fields |= {"target_modules": ["q_proj", "v_proj", "w_proj"], "alpha_pattern": {"q_prj": 3}}
-        file.write_text(json.dumps(fields))
+        fields = {"target_modules": ["q_proj", "v_proj", "w_proj"], "alpha_pattern": {"q_prj": 3}}
+        edit_json(home / name / "adapter_config.json", fields)
     for words in (
         "cross average p1 p2 --out c2 --seed 1",
         "merge p1 p2 --out c3 --json",
@@ -132,9 +127,19 @@ def test_every_command_names_what_fits_no_module(home):
             )
 
 
+BREEDING = ("mutate", "svd_structured", "p1", "--seed", 1, "--overwrite", "--out", "c")
+
+
 def test_closed_streams_change_neither_the_work_nor_the_exit_code(home):
-    words = ("mutate", "svd_structured", "p1", "--seed", 1, "--overwrite", "--out", "c")
-    same_without_streams("lora_evo", *words)
+    same_without_streams("lora_evo", "lineage", ".")
+    same_without_streams("lora_evo", "lineage", "none", code=2)
+    done = run_without("<&- >&- 2>&-", "lora_evo", *BREEDING)
+    assert (done.returncode, verify("c").identical) == (0, True)
+
+
+@pytest.mark.slow
+def test_without_any_stream_a_child_is_bred_verified_and_refused(home):
+    same_without_streams("lora_evo", *BREEDING)
     same_without_streams("lora_evo", "verify", "c")
     same_without_streams("lora_evo", "inspect", "none", code=2)
 

@@ -1,9 +1,12 @@
 """Small adapters made on the spot, the same ones by other factors, and their dense updates.
 
-And the children of any operator, in memory and in directories.
+The children of any operator, in memory and in directories; and changes of files.
 """
 
+import json
+
 import torch
+from safetensors.torch import load_file, save_file
 
 import lora_evo
 from lora_evo import OPERATORS, Adapter, AdapterConfig, Slot
@@ -103,3 +106,15 @@ def breed(name, parents, out):
     """The same from directories into a directory; returns the record."""
     used = parents[:1] if OPERATORS[name].kind == "mutation" else parents
     return lora_evo.write_child(name, used, out, seed=5)
+
+
+def edit_json(file, fields):
+    """Change these fields of a file, as of a configuration."""
+    file.write_text(json.dumps(json.loads(file.read_text()) | fields))
+
+
+def edit_weights(folder, change):
+    """Change a folder's tensors in place, or to those that `change` returns."""
+    file = folder / "adapter_model.safetensors"
+    held = load_file(file)
+    save_file(change(held) or held, file)
