@@ -9,13 +9,11 @@ from by_hand import build_adapter
 from lora_evo import save_adapter
 
 if find_spec("transformers"):
-    from tiny_models import adapter_folders, engine, make_model, model_folder
+    from tiny_models import adapter_folders, engine, model_folder
     from tiny_models import make_adapter as make_saved_adapter
     from tiny_stack import tiny
 
-    __all__ = [
-        "adapter_folders", "engine", "make_model", "make_saved_adapter", "model_folder", "tiny",
-    ]  # fmt: skip
+    __all__ = ["adapter_folders", "engine", "make_saved_adapter", "model_folder", "tiny"]
 else:  # what opens a base model needs the extra `model`
     collect_ignore = [
         file.name

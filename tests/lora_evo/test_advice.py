@@ -1,13 +1,13 @@
 """Adapters as people have them: what PEFT reads is read, and the advice of a refusal works."""
 
-import json
 import re
 
 import pytest
 import torch
-from by_hand import build_adapter, changed, dense, same
+from by_hand import build_adapter, changed, dense, edit_json, same
 from in_peft import peft, tuned
 from lora_evo_command import call
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from lora_evo import Adapter, LoraEvoError, load_adapter, mutate, save_adapter
 from lora_evo.model import Request, open_engine
@@ -24,14 +24,10 @@ def refusal(folder):
 
 @pytest.fixture
 def base(model_folder):
-    from transformers import AutoModelForCausalLM
-
     return AutoModelForCausalLM.from_pretrained(model_folder)
 
 
 def same_answer(engine, name, model, model_folder):
-    from transformers import AutoTokenizer
-
     ids = AutoTokenizer.from_pretrained(model_folder)("ab", return_tensors="pt")
     said = model.generate(**ids, do_sample=False, max_new_tokens=12)
     found = engine.generate([Request("ab", name, 12)])[0].completion_ids
@@ -61,9 +57,8 @@ def test_the_child_of_an_order_that_matters_has_its_parents_scale(tmp_path):
 def test_the_engine_takes_what_peft_puts_on_some_modules(model_folder, base, tmp_path, settings):
     model = tuned(base, **{"target_modules": ["q_proj", "v_proj"], **settings})
     model.save_pretrained(tmp_path / "p")
-    path = tmp_path / "p" / "adapter_config.json"
-    fields = json.loads(path.read_text()) | settings | {"base_model_name_or_path": None}
-    path.write_text(json.dumps(fields))  # `all-linear` is written out by PEFT
+    fields = settings | {"base_model_name_or_path": None}  # `all-linear` is written out by PEFT
+    edit_json(tmp_path / "p" / "adapter_config.json", fields)
     engine = open_engine("hf", str(model_folder), {"a": tmp_path / "p"}, device="cpu")
     assert same_answer(engine, "a", model, model_folder)
 

@@ -1,12 +1,11 @@
 """PEFT's adapters of experts: a slot for each, and children that PEFT loads as they were made."""
 
 import copy
-import json
 import shutil
 
 import pytest
 import torch
-from by_hand import breed, same
+from by_hand import breed, edit_json, same
 from in_peft import loaded, logits, quietly, trained
 from probabilities import ROUNDING
 from safetensors.torch import load_file, save_file
@@ -130,8 +129,7 @@ def test_an_engine_refuses_them_and_names_the_way_out(parents, tmp_path):
 def test_what_does_not_fit_is_refused_in_one_line(tmp_path, change, words):
     base, _ = other_model("mixtral")
     trained(base, tmp_path / "p", 1, CASES["mixtral"])
-    config = tmp_path / "p" / "adapter_config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | change))
+    edit_json(tmp_path / "p" / "adapter_config.json", change)
     with pytest.raises(LoraEvoError, match=words):
         load_adapter(tmp_path / "p")
 

@@ -1,13 +1,11 @@
 """Adapter directories: round trips, hashes, atomic writes."""
 
-import json
 from pathlib import Path
 
 import pytest
 import torch
-from by_hand import same
+from by_hand import edit_json, edit_weights, same
 from programs import python
-from safetensors.torch import load_file, save_file
 
 from lora_evo import (
     Adapter,
@@ -21,8 +19,7 @@ from lora_evo import (
 from lora_evo.peft.adapter import open_adapter
 
 WEIGHTS = "adapter_model.safetensors"
-CONFIG = "adapter_config.json"
-Q = "base_model.model.model.layers.0.self_attn.q_proj"
+A = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
 
 
 def names(folder):
@@ -51,12 +48,12 @@ def test_round_trip_keeps_every_bit(tmp_path, make_adapter, dtype):
 
 def test_hash_ignores_tensor_order_and_lineage_but_not_weights_and_configuration(saved):
     before = content_hash(saved)
-    tensors(lambda held: None)(saved)
+    edit_weights(saved, lambda held: None)
     (saved / "lineage.json").write_text("{}")
     assert content_hash(saved) == before
-    tensors(lambda held: held[f"{Q}.lora_A.weight"].add_(1e-3))(saved)
+    edit_weights(saved, lambda held: {**held, A: held[A] + 1e-3})
     trained = content_hash(saved)
-    config(lora_alpha=9)(saved)
+    edit_json(saved / "adapter_config.json", {"lora_alpha": 9})
     assert len({before, trained, content_hash(saved)}) == 3
 
 
@@ -102,23 +99,6 @@ def test_nan_is_never_saved(tmp_path, make_adapter):
     with pytest.raises(LoraEvoError, match="NaN"):
         save_adapter(adapter, tmp_path / "p")
     assert names(tmp_path) == []
-
-
-def tensors(change):
-    def apply(folder):
-        held = load_file(folder / WEIGHTS)
-        change(held)
-        save_file(held, folder / WEIGHTS)
-
-    return apply
-
-
-def config(**fields):
-    def apply(folder):
-        held = json.loads((folder / CONFIG).read_text())
-        (folder / CONFIG).write_text(json.dumps({**held, **fields}))
-
-    return apply
 
 
 PEAK = """

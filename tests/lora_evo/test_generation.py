@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+from letter_model import letter_tokenizer
 from probabilities import ROUNDING, logprobs
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from lora_evo import LoraEvoError
 from lora_evo.model import Request, before_stop
@@ -17,15 +16,9 @@ from lora_evo.model.stacked_lora import export_adapter
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tiny):
-    letters = string.ascii_letters + string.digits + string.punctuation.replace("`", "") + " "
-    vocabulary = {"`": 0, "<end>": 1}
-    for letter in letters[: tiny.vocabulary - 2]:
-        vocabulary[letter] = len(vocabulary)
-    inner = Tokenizer(models.WordLevel(vocabulary, unk_token="`"))
-    inner.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    inner.decoder = decoders.Fuse()
-    return PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<end>", pad_token="`")
+def tokenizer():
+    letters = string.ascii_letters + string.digits + string.punctuation.replace("`", "") + "Ġ"
+    return letter_tokenizer(letters, ("`", "<end>"), eos_token="<end>", pad_token="`")
 
 
 @pytest.fixture(scope="module")

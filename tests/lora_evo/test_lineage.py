@@ -1,11 +1,11 @@
 """Directories in, directories out: the same child as in memory, on record, made again."""
 
-import json
 import re
 from dataclasses import replace
 
 import pytest
 import torch
+from by_hand import edit_json
 
 from lora_evo import (
     LoraEvoError,
@@ -133,8 +133,7 @@ def test_verify_sees_training(bred):
     ],
 )
 def test_verify_sees_what_was_edited(bred, file, field, value, words):
-    path = bred / "c" / file
-    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
+    edit_json(bred / "c" / file, {field: value})
     result = verify(bred / "c")
     assert not result.identical
     assert re.search(words, " ".join(result.problems))

@@ -49,15 +49,6 @@ def test_a_module_that_a_parent_lacks_counts_as_0(home, make_adapter, method):
         cross([whole, part], "average", seed=1)
 
 
-def test_fresh_parents_give_a_fresh_child_whose_pairs_live(make_adapter):
-    fresh = [make_adapter(seed, zero=True) for seed in (1, 2)]
-    for method in ("svd", "ties", "dare_linear"):
-        found = merge(fresh, method)
-        for slot in found.slots.values():
-            assert not slot.B.any()
-            assert (slot.A != 0).any(dim=1).all()
-
-
 def test_the_command_merges_what_memory_does_and_it_verifies(home, make_adapter):
     save_adapter(make_adapter(7, r=2, alpha=3, dtype=torch.bfloat16), home / "p3")
     names, more = ("p1", "p2", "p3"), ("--weights=1,0.5,-0.3", "--set", "rank=5")

@@ -15,6 +15,7 @@ from lora_evo import (
     save_adapter,
 )
 
+peft = pytest.importorskip("peft")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
@@ -55,7 +56,6 @@ def forward_by_hand(adapter, x):
 
 @pytest.fixture(params=["plain", "rslora", "patterns"])
 def saved_by_peft(request, tmp_path):
-    peft = pytest.importorskip("peft")
     extra = {
         "plain": {},
         "rslora": {"use_rslora": True},
@@ -74,7 +74,6 @@ def saved_by_peft(request, tmp_path):
 
 
 def forward_in_peft(folder, x):
-    peft = pytest.importorskip("peft")
     return peft.PeftModel.from_pretrained(base(), folder).eval()(x)
 
 
@@ -90,7 +89,6 @@ def test_reads_what_peft_saves_and_peft_reads_it_back(saved_by_peft):
 
 def started(start):
     """A float model with PEFT's adapter of this start, and a copy of its plain weights."""
-    peft = pytest.importorskip("peft")
     model = base().float()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     config = peft.LoraConfig(
@@ -139,7 +137,6 @@ def test_what_peft_converts_to_a_plain_lora_is_read(tmp_path, start):
 
 
 def test_to_a_live_model_and_back(saved_by_peft):
-    peft = pytest.importorskip("peft")
     x = torch.randn(5, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     one, two = (load_adapter(saved_by_peft / name) for name in ("p1", "p2"))
     model = one.to_peft(base())
@@ -158,7 +155,6 @@ def test_to_a_live_model_and_back(saved_by_peft):
 
 
 def test_a_live_model_that_does_not_fit_is_refused(saved_by_peft):
-    pytest.importorskip("peft")
     adapter = load_adapter(saved_by_peft / "p1")
     model = adapter.to_peft(base())
     with pytest.raises(LoraEvoError, match="no PEFT adapter 'mine'; it has: default"):
@@ -173,7 +169,6 @@ def test_a_live_model_that_does_not_fit_is_refused(saved_by_peft):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
 def test_number_types_stay_through_a_live_model(dtype):
-    pytest.importorskip("peft")
     config = AdapterConfig(4, 8, ("q_proj",), rest={"peft_type": "LORA"})
     a, b = torch.linspace(-1, 1, 48).view(4, 12), torch.linspace(-2, 1, 80).view(20, 4)
     slots = {f"layers.{n}.q_proj": Slot(a.to(dtype), b.to(dtype) + n, 2.0) for n in range(3)}
@@ -191,7 +186,6 @@ def test_number_types_stay_through_a_live_model(dtype):
 
 
 def test_an_adapter_of_transformers_own_and_a_compiled_one_are_read(tmp_path):
-    peft = pytest.importorskip("peft")
     pytest.importorskip("transformers")
     from small_models import small_model
 

@@ -1,14 +1,13 @@
 """Each way in which a folder is no adapter that can be used, and what is said of it."""
 
-import json
 import os
 import pickle
 import re
 
 import pytest
 import torch
-from by_hand import build_adapter
-from safetensors.torch import load_file, save_file
+from by_hand import build_adapter, edit_json, edit_weights
+from safetensors.torch import save_file
 
 from lora_evo import LoraEvoError, load_adapter, save_adapter, write_child
 
@@ -18,11 +17,7 @@ MERGE, ALONE = "merge_and_unload", "the whole update of the adapter; train a pla
 
 
 def tensors(change):
-    def damage(folder):
-        held = load_file(folder / WEIGHTS)
-        save_file(change(held) or held, folder / WEIGHTS)
-
-    return damage
+    return lambda folder: edit_weights(folder, change)
 
 
 def put(name, value):
@@ -104,11 +99,7 @@ SETTINGS = [
 
 
 def setting(fields):
-    def damage(folder):
-        held = json.loads((folder / CONFIG).read_text())
-        (folder / CONFIG).write_text(json.dumps({**held, **fields}))
-
-    return damage
+    return lambda folder: edit_json(folder / CONFIG, fields)
 
 
 DAMAGES = [*TENSORS, *FILES, *((setting(fields), words) for fields, words in SETTINGS)]

@@ -29,24 +29,6 @@ def tokenizer_of_bytes() -> PreTrainedTokenizerFast:
     )
 
 
-def write_model(folder: Path, hidden: int = 32, layers: int = 2, seed: int = 0) -> Path:
-    """Save a random model (float32) whose logits differ enough to have a clear arg max."""
-    tokenizer = tokenizer_of_bytes()
-    model = small_model(
-        seed=seed,
-        vocab_size=len(tokenizer),
-        hidden_size=hidden,
-        head_dim=hidden // 2,
-        num_hidden_layers=layers,
-        intermediate_size=2 * hidden,
-        initializer_range=0.3,
-        tie_word_embeddings=False,
-    )
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
 def write_adapter(
     folder: Path, seed: int, hidden: int = 32, layers: int = 2, base: str | None = None
 ) -> Path:
@@ -72,18 +54,24 @@ def write_adapter(
 
 
 @pytest.fixture(scope="session")
-def make_model() -> Maker:
-    return write_model
-
-
-@pytest.fixture(scope="session")
 def make_adapter() -> Maker:
     return write_adapter
 
 
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_model(tmp_path_factory.mktemp("models") / "tiny")
+    """A random model (float32) whose logits differ enough to have a clear arg max."""
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    tokenizer = tokenizer_of_bytes()
+    model = small_model(
+        vocab_size=len(tokenizer),
+        intermediate_size=64,
+        initializer_range=0.3,
+        tie_word_embeddings=False,
+    )
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")
