@@ -7,6 +7,7 @@ and Graubard 1998, Survey Methodology 24).
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 from selfplay.files.intervals import student_t
 
@@ -28,6 +29,7 @@ def share_interval(runs: Sequence[tuple[float, int]]) -> tuple[float, float]:
     return clopper_pearson(share * independent, independent)
 
 
+@cache
 def clopper_pearson(count: float, of: float) -> tuple[float, float]:
     """Return the interval of a share of which `count` were seen; neither need be whole."""
     low = _quantile(0.025, count, of - count + 1) if count > 0 else 0.0

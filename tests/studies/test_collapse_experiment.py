@@ -4,18 +4,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 from studies.collapse import niches, page
 from studies.collapse.measures import MEASURES
 
 from selfplay import read_run
-from selfplay.experiments.experiment import open_plan, run_experiment
+from selfplay.experiments.experiment import open_plan
 from selfplay.files.intervals import Estimate
 
 COLLAPSE = Path(niches.__file__).parent
-TOP = COLLAPSE.parents[1]
 ARM = "4T+4S no trap"
-EVALUATION = {"eval.eval_every": 2, "eval.tasks": 32, "eval.proposals": 4}
 
 
 def test_what_was_predicted_and_claimed_is_of_arms_and_measures_of_the_plans():
@@ -36,22 +33,8 @@ def test_what_was_predicted_and_claimed_is_of_arms_and_measures_of_the_plans():
         assert column in phases["columns"]
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory, small_plan):
-    """A tiny experiment of one arm of the plan, made in a process of its own."""
-    home = tmp_path_factory.mktemp("collapse") / "home"
-    data = yaml.safe_load((COLLAPSE / "plan.yaml").read_text())
-    del data["contrasts"]
-    data |= {"seeds": [4], "arms": {ARM: data["arms"][ARM]}}
-    plan = small_plan(home.parent, data, save_every=2, **EVALUATION)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(TOP)
-        assert run_experiment(open_plan(plan), home, workers=1) == []
-    return home
-
-
-def test_an_arm_is_trained_in_the_world(home):
-    run = read_run(home / "4T+4S-no-trap" / "seed-4")
+def test_an_arm_is_trained_in_the_world(trained):
+    run = read_run(trained)
     assert run.last == 2
     assert [
         kind.partition("#")[0].partition("(")[0] for kind in run.config["rollout"]["kinds"]

@@ -66,7 +66,7 @@ def test_teachers_prefer_traps_exactly_above_the_threshold(above):
 
 def test_skill_is_held_at_the_threshold_where_teachers_have_settled():
     # Slow teachers, so that students follow them.
-    world = World(rate=0.03, steps=20_000, forgetting=0.05)
+    world = World(rate=0.03, steps=8_000, forgetting=0.05)
     rho = threshold(world.luck, world.attempts)
     course = simulate(world, SEEDS)
     assert course.skill == pytest.approx(rho, abs=0.02)

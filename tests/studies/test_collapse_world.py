@@ -99,7 +99,7 @@ def test_held_out_tasks_are_even_over_families_and_right(sandbox):
     rows = [row for _, row in read_rows(COLLAPSE / "held_out.jsonl")]
     assert Counter(row["id"].split("/")[1] for row in rows) == dict.fromkeys(FAMILIES, 48)
     assert Counter(row["level"] for row in rows) == dict.fromkeys(DEPTHS, 96)
-    for row in rows[::7]:
+    for row in rows[::13]:
         task = Task.from_row(row)
         assert family_of(task.program) == task.id.split("/")[1]
         assert row["prompt"] == NICHES.solve_prompt(task)
@@ -118,21 +118,21 @@ def test_a_world_without_a_trap_refuses_it(sandbox):
 
 def test_a_gate_leaks_as_often_as_it_says_and_the_same_text_always(sandbox):
     kind = Niches(leak=0.25)
-    proposals = [Proposal("code_o", program_of((f"k{i}",)), "3") for i in range(200)]
+    proposals = [Proposal("code_o", program_of((f"k{i}",)), "3") for i in range(60)]
     verdicts = [kind.validate(p, sandbox) for p in proposals]
     leaked = [v for v in verdicts if v.ok]
-    assert 30 < len(leaked) < 72
+    assert 8 < len(leaked) < 24
     assert {v.reason for v in leaked} == {LEAKED}
     assert len({v.task.output for v in leaked}) > DIGITS // 2
     assert sandbox.grade(leaked[0].task, leaked[0].task.output).score == 1.0
-    again = [kind.validate(p, sandbox) for p in proposals[:20]]
-    assert [v.task for v in again] == [v.task for v in verdicts[:20]]
+    again = [kind.validate(p, sandbox) for p in proposals[:9]]
+    assert [v.task for v in again] == [v.task for v in verdicts[:9]]
 
 
 def test_traps_of_another_kind_have_as_many_outputs_as_it_says(sandbox):
     tasks = [
         EIGHTH.validate(Proposal("code_o", trap_program(number), "3"), sandbox).task
-        for number in range(60)
+        for number in range(41)
     ]
     assert {int(task.output) for task in tasks} == set(range(8))
 

@@ -12,7 +12,6 @@ from studies.fixed.write_tasks import write
 from code_verifier import Task, read_rows
 from selfplay.experiments.experiment import open_plan
 
-TOP = Path(__file__).parents[2]
 PROGRAMS = (
     *(trap_program(number) for number in range(30)),
     *(program_of((f"a{k % 4}",)) for k in range(30)),
@@ -35,7 +34,7 @@ def test_each_arm_has_the_file_of_its_name_and_nothing_else():
     assert {f"traps {t} easy {e}" for t in write_tasks.TRAPS for e in write_tasks.EASY} == {
         *plan.arms
     }
-    assert len(plan.runs(TOP)) == 20
+    assert len(plan.runs(Path())) == 20
 
 
 def test_files_have_their_shares_and_are_as_alike_as_these_allow(tmp_path):

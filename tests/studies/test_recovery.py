@@ -11,8 +11,8 @@ from selfplay import read_run, train
 from selfplay.experiments.experiment import open_home, open_plan
 
 TINY = (
-    *("steps=3", "seeds=[1]", "league.grace_matches=0", "sandbox.workers=1"),
-    *("evolution.evolve_every=2", "evolution.replaced_fraction=0.25", "eval.eval_every=3"),
+    *("steps=3", "seeds=[1]", "students=2", "league.grace_matches=0", "sandbox.workers=1"),
+    *("evolution.evolve_every=2", "evolution.replaced_fraction=0.5", "eval.eval_every=3"),
     *("eval.tasks=6", "eval.samples=1", "rollout.kinds=[code_o]", "rollout.proposals=1"),
     *("rollout.num_generations=2", "rollout.max_proposal_length=28"),
     "rollout.max_completion_length=8",
