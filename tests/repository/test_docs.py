@@ -22,24 +22,24 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from programs import python
-from size import DOORS
+from size import DOORS, ROOT
 
 from league import LeagueConfig
-from lora_evo.cli import main as lora_evo
 from selfplay import Config
 
-ROOT = Path(__file__).parents[2]
 PAGES = [
     *sorted(ROOT.glob("*.md")),
     *sorted(ROOT.glob("[!.]*/README.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "examples").rglob("*.md")),
 ]
-ADAPTERS = "tutorial-adapters.md"
+ADAPTERS, LEAGUE = "tutorial-adapters.md", "tutorial-league.md"
+"""All in one process they take seconds."""
 TRAINING = "tutorial-train.md"
 """One that takes minutes."""
 TASKSETS = "tutorial-tasksets.md"
 """The one that needs verifiers, and takes minutes, too."""
+SLOW = {ADAPTERS, LEAGUE, TRAINING, TASKSETS}
 OWN_MODEL = "tutorial-own-model.md"
 """It needs a model: tests/selfplay/test_own_model.py runs it."""
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
@@ -61,6 +61,7 @@ def printed(program: str, folder: Path) -> str:
     return python("-c", program, cwd=folder, PYTHONPATH=os.pathsep.join(paths))
 
 
+@pytest.mark.usefixtures("short")
 def test_the_training_from_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (code,) = FENCE.findall((ROOT / "docs" / TRAINING).read_text())
@@ -108,9 +109,7 @@ def test_the_tests_that_the_threat_model_names_exist() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(
-            path.name, marks=[pytest.mark.slow] * (path.name in (ADAPTERS, TRAINING, TASKSETS))
-        )
+        pytest.param(path.name, marks=[pytest.mark.slow] * (path.name in SLOW))
         for path in sorted((ROOT / "docs").glob("tutorial-*.md"))
         if path.name != OWN_MODEL and (path.name != TASKSETS or find_spec("verifiers"))
     ],
@@ -138,23 +137,32 @@ def test_a_tutorial_runs_from_top_to_bottom(name: str, tmp_path: Path) -> None:
         assert (tmp_path / page_of_charts).exists()
 
 
-def test_the_tutorial_on_adapters_runs_in_one_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        (ADAPTERS, {"inspect", "mutate", "cross", "merge", "verify"}),
+        (LEAGUE, {"board", "matrix", "calibrate", "replay"}),
+    ],
+)
+def test_a_tutorial_runs_in_one_process(
+    name: str, least: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    blocks = BLOCK.findall((ROOT / "docs" / ADAPTERS).read_text())
-    commands = []
-    for language, code in blocks:
+    commands = set()
+    for language, code in BLOCK.findall((ROOT / "docs" / name).read_text()):
         if language == "python":
             assert here(code).strip()
         for command in code.splitlines() if language == "sh" else ():
             program, *words = shlex.split(command)
-            assert program == "lora-evo"
-            done = CliRunner().invoke(lora_evo, words)
+            if program == "python":
+                assert here((ROOT / words[0]).read_text()).strip()
+                continue
+            main = import_module(f"{program.replace('-', '_')}.cli").main
+            done = CliRunner().invoke(main, words)
             assert done.exit_code == 0, f"{command}: {done.output}"
             assert done.stdout.strip()
-            commands.append(words[0])
-    assert {"inspect", "mutate", "cross", "merge", "verify"} <= set(commands)
+            commands.add(words[0])
+    assert least <= commands
 
 
 def test_the_league_tutorial_shows_the_example_as_it_is() -> None:

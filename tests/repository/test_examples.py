@@ -16,6 +16,7 @@ LOOP, BASELINES = EXAMPLES / "minimal_populora.py", EXAMPLES / "role_baselines.p
 DOORS = {"code_verifier", "league", "lora_evo", "lora_evo.model", "selfplay"}
 
 
+@pytest.mark.usefixtures("short")
 def test_a_loop_of_its_own_trains_and_prints_solve_rates(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", [str(LOOP), "--steps", "2"])
     runpy.run_path(str(LOOP), run_name="__main__")
@@ -43,6 +44,7 @@ def test_a_file_of_ones_own_is_short_and_imports_from_doors_only(path, lines):
     assert {name for name in imported if name.split(".")[0] in {"evals", *DOORS}} <= DOORS
 
 
+@pytest.mark.usefixtures("short")
 def test_a_loops_baselines_go_on_after_a_stop(monkeypatch, tmp_path):
     example = runpy.run_path(str(BASELINES))
     whole = example["main"](tmp_path / "whole", 2)

@@ -20,6 +20,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
+from importlib import import_module
 from itertools import product, takewhile
 from pathlib import Path
 from typing import NamedTuple
@@ -28,27 +29,16 @@ import click
 import numpy as np
 import pytest
 import yaml
+from size import PACKAGES, ROOT
 from studies.lab import table as lab
 from studies.recipe import study
 
-from code_verifier.cli import main as code_verifier
-from evals.cli import main as evals
-from league.cli import main as league
-from lora_evo.cli import main as lora_evo
-from selfplay.cli import main as selfplay
 from selfplay.experiments.kept import read_kept
 
-ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results.md"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES += sorted((ROOT / "studies").glob("*/README.md"))
-COMMANDS = {
-    "code-verifier": code_verifier,
-    "evals": evals,
-    "league": league,
-    "lora-evo": lora_evo,
-    "selfplay": selfplay,
-}
+COMMANDS = {name.replace("_", "-"): import_module(f"{name}.cli").main for name in PACKAGES}
 WITHOUT_FIGURES = {"Limits"}
 SHARE = re.compile(r"\d+(?:\.\d+)?(?: ± \d+\.\d+)?(?= %| points| percentage)")
 NUMBER = r"-?\d+(?:\.\d+)?"
@@ -62,7 +52,6 @@ HEADS = ("arm", "difference", "students")
 """What the head of a table of arms begins with."""
 OTHERS = (*HEADS, "steps", "predicted", "teachers", "trained on")
 """Its columns that are not measured."""
-"""A figure of the lab that is still to be put in."""
 
 
 class Section(NamedTuple):

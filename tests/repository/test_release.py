@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import yaml
 from pythons import pythons
+from size import PACKAGES, ROOT
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = sorted(page.parent.name for page in ROOT.glob("*/pyproject.toml"))
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PROJECTS: dict[str, dict[str, Any]] = {
     name: tomllib.loads((ROOT / name / "pyproject.toml").read_text())["project"]
