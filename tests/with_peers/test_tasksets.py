@@ -273,12 +273,9 @@ def test_a_second_taskset_is_held_out_and_guarded_and_may_be_measured_by_any_run
     rows = read_rows(tmp_path / "run" / "tasks.jsonl")
     assert sum(row["status"] == "held_out" for row in rows) == 10  # five, once for each student
     assert {row["status"] for row in rows} == {"held_out", "ok"}
-    data = read_preset("nano")
     own = ("rollout.tasks=null", "teachers=1", "rollout.kinds=[code_o]", "eval.taskset.count=5")
     own = (*own, "eval.held_out=[verifiers:one_call, nano_code_o]", "eval.tasks=24")
-    for text in (*SMALL, *own, "steps=1"):
-        put(data, *assignment(text))
-    train(read_config(data), tmp_path / "other")
+    train(config(*own, "steps=1"), tmp_path / "other")
     measured = {row.member: row.rate for row in read_run(tmp_path / "other").evals}
     assert list(measured["s0"].kinds) == ["code_o", "taskset"]
 
@@ -412,11 +409,8 @@ def test_an_exported_taskset_scores_as_our_grader(tmp_path, monkeypatch):
 
 def test_the_tasks_of_a_run_become_a_taskset(tmp_path):
     run = tmp_path / "run"
-    data = read_preset("nano")
     own = ("rollout.tasks=null", "teachers=1", "rollout.kinds=[code_o]", "eval.eval_every=0")
-    for text in (*SMALL, *own, "steps=1"):
-        put(data, *assignment(text))
-    train(read_config(data), run)
+    train(config(*own, "steps=1"), run)
     worked("export-taskset", run, tmp_path / "written")
     accepted = [row for row in read_rows(run / "tasks.jsonl") if row["status"] == "ok"]
     rows = read_rows(tmp_path / "written" / "written" / "tasks.jsonl")
