@@ -19,7 +19,8 @@ from evals.cli import main
 assert evals.math_score("", "\\\\boxed{1/2}", "0.5") == 1.0
 main(["grade", "gsm8k", sys.argv[1], "--data", sys.argv[2], "--out", sys.argv[3]])
 """
-    done = elsewhere(program, samples, data, tmp_path / "out", after="click, numpy, mpmath")
+    needs = "click, numpy, mpmath, rich.progress"
+    done = elsewhere(program, samples, data, tmp_path / "out", after=needs)
     assert "1 of 1 samples right" in done.stdout, done
     assert [row["correct"] for row in read_rows(tmp_path / "out")] == [True]
 
