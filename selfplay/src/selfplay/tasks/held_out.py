@@ -65,6 +65,7 @@ def _call(task: Task) -> Hashable:
     return task.kind, *map(_in_one_layout, task.inputs or [task.input or ""])
 
 
+@lru_cache(4096)
 def _in_one_layout(arguments: str) -> str:
     try:
         return ast.unparse(ast.parse(f"f({arguments})", mode="eval"))
