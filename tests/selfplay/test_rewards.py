@@ -3,10 +3,12 @@
 import asyncio
 import math
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from math import sqrt
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from code_verifier import Proposal, Task
 from lora_evo.model import Rollout
 from selfplay.config import Config, read_config
 from selfplay.errors import SelfplayError
+from selfplay.learning import rewards
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.rewards import (
     TEACHER_REWARDS,
@@ -337,6 +340,27 @@ def test_coroutines_wait_together_and_their_loop_lasts():
     loops: set[object] = set()
     for _ in range(2):
         training_samples(STEP, read_config({}), teacher_reward=of_a_loop)
+    assert len(loops) == 1
+
+
+def test_threads_whose_first_coroutines_come_together_share_one_loop(monkeypatch):
+    both, loops = Barrier(2), set()
+
+    async def of_a_loop(sample):
+        loops.add(asyncio.get_running_loop())
+        return 0.5
+
+    def made():
+        both.wait(300)
+        return asyncio.new_event_loop()
+
+    def rewarded(_):
+        return training_samples(STEP, read_config({}), teacher_reward=of_a_loop)
+
+    monkeypatch.setattr(rewards, "_loops", [])
+    monkeypatch.setattr(rewards, "new_event_loop", made)
+    with ThreadPoolExecutor(2) as threads:
+        assert len(list(threads.map(rewarded, range(2)))) == 2
     assert len(loops) == 1
 
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cache
 from inspect import isawaitable
 from threading import Thread
 from traceback import extract_tb
@@ -211,12 +210,15 @@ def _copied(text: Proposed | Attempt) -> Proposed | Attempt:
     return text
 
 
-@cache
+_loops: list[AbstractEventLoop] = []
+
+
 def _loop() -> AbstractEventLoop:
     """Return an event loop for the whole process, as HTTP clients need."""
-    loop = new_event_loop()
-    Thread(target=loop.run_forever, daemon=True).start()
-    return loop
+    if not _loops:  # threads that ask at the same time may each start one; all use the first
+        _loops.append(loop := new_event_loop())
+        Thread(target=loop.run_forever, daemon=True).start()
+    return _loops[0]
 
 
 def _title(text: Proposed | Attempt) -> tuple[str, str]:
