@@ -4,7 +4,8 @@ The differences are those that the plan names, and those to arms of the lab that
 
     python -m studies.lab.table [PLAN]
 
-Without PLAN the lab's. Its kept runs lie in the folder `results` beside it.
+Without PLAN the lab's. Its kept runs lie in the folder `results` beside it; in `live` are runs of
+the lab's arms from which its tapes were written, and which stand for those of the lab.
 Means over seeds, in points of held-out tasks, or in % of accepted tasks; brackets are Student's
 95 % intervals over seeds, which one seed does not have. Differences are paired by seed.
 """
@@ -52,23 +53,24 @@ def table_rows(place: Path = LAB) -> list[list[str]]:
     """Return a row for each arm that has kept runs, and for each difference of two that have."""
     plan = open_plan(str(place))
     curves = {name: load_object(path, f"curves.{name}") for name, path in plan.curves.items()}
-    runs = _kept(place)
+    runs, live = _kept(place.with_name("results")), place.with_name("live")
     pairs = [(f"{a} − {b}", runs[a], runs[b]) for a, b in plan.pairs if {a, b} <= runs.keys()]
-    lab = _kept(LAB) if plan.name in ACROSS else {}
+    lab = _kept(live if live.is_dir() else LAB.with_name("results"))
     for arm in runs:
         for other in ACROSS.get(plan.name, ()):
             if arm.startswith(other) or len(ACROSS[plan.name]) == 1:
                 pairs.append((f"{arm} − lab's {other}", runs[arm], lab[other]))
     arms = [(arm, of_arm(runs[arm], curves)) for arm in plan.arms if arm in runs]
+    arms += [(f"lab's {arm}", of_arm(of, curves)) for arm, of in lab.items() if live.is_dir()]
     differences = [(name, of_pair(one, other, curves)) for name, one, other in pairs]
     columns = [*columns_of(plan).values()]
     return [_row(name, numbers, columns) for name, numbers in arms + differences if numbers]
 
 
-def _kept(place: Path) -> dict[str, Runs]:
-    """Return the kept runs of a plan by arm and seed."""
+def _kept(folder: Path) -> dict[str, Runs]:
+    """Return the kept runs of a folder by arm and seed."""
     runs: dict[str, Runs] = {}
-    for row in read_kept(place.parent / "results"):
+    for row in read_kept(folder):
         runs[row.arm] = {**runs.get(row.arm, {}), row.seed: row}
     return runs
 

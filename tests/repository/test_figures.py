@@ -245,20 +245,26 @@ def last_thirds(results: Path) -> dict[str, dict[int, float]]:
 
 @pytest.mark.parametrize(
     "plan",
-    [lab.LAB, *(ROOT / "studies" / n / "plan.yaml" for n in ("narrow", "ease", "evolve", "gate"))],
+    [
+        lab.LAB,
+        *(ROOT / "studies" / n / "plan.yaml" for n in ("narrow", "ease", "evolve", "gate", "tape")),
+    ],
     ids=str,
 )
 def test_a_table_has_students_intervals_of_the_kept_gains(plan: Path) -> None:
     """By other code: means of the last third of the evaluations, paired by seed."""
     quantiles = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
-    gains, of_lab = (last_thirds(folder.parent / "results") for folder in (plan, lab.LAB))
+    live = plan.with_name("live")
+    of_lab = last_thirds(live if live.is_dir() else lab.LAB.with_name("results"))
+    gains = last_thirds(plan.with_name("results"))
     content = yaml.safe_load(plan.read_text())
     pairs = [(f"{a} − {b}", gains.get(a, {}), gains.get(b, {})) for a, b in content["contrasts"]]
-    across = {"evolve": ["slow regret"], "gate": [*of_lab]}.get(content["name"], [])
-    for a, b in product(gains, across):
-        if content["name"] == "evolve" or a.startswith(f"{b} leak"):
+    across = {"evolve": ["slow regret"], "gate": [*of_lab], "tape": [*of_lab]}
+    for a, b in product(gains, across.get(content["name"], [])):
+        if content["name"] == "evolve" or a.startswith((f"{b} leak", f"{b} tape", f"{b} shuf")):
             pairs.append((f"{a} − lab's {b}", gains[a], of_lab[b]))
     of_rows = {arm: [*of.values()] for arm, of in gains.items()}
+    of_rows |= {f"lab's {arm}": [*of.values()] for arm, of in of_lab.items() if live.is_dir()}
     for name, one, other in pairs:
         both = sorted(one.keys() & other.keys())
         of_rows |= {name: [one[seed] - other[seed] for seed in both]} if both else {}

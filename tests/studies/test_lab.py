@@ -1,6 +1,7 @@
 """The lab: its plans, its rewards, and kept runs that today's code still gives, in both worlds."""
 
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from selfplay.files.record import read_run
 from selfplay.reports.progress import Progress
 
 WORLDS = ["studies/lab/kept.yaml", "studies/narrow/plan.yaml"]
-PLANS = [*WORLDS, "studies/ease/plan.yaml", "studies/evolve/plan.yaml", "studies/gate/plan.yaml"]
+PLANS = [*WORLDS, *(f"studies/{name}/plan.yaml" for name in ("ease", "evolve", "gate", "tape"))]
 """Plans whose finished runs lie in the folder `results` beside them."""
 
 LEAKS = ("half", "tenth")
@@ -57,6 +58,13 @@ def test_rows_are_of_the_plans_arms_and_seeds(path):
     assert len({(row.arm, row.seed) for row in rows}) == len(rows)
     assert all(row.last == row.steps == 300 and row.plan == plan.name for row in rows)
     assert sum(path.stat().st_size for path in results.iterdir()) < 3e6
+
+
+def test_tapes_have_their_own_live_runs():
+    live = read_kept(Path("studies/tape/live"))
+    of_each = product(ACROSS["tape"], open_plan("studies/tape/plan.yaml").seeds)
+    assert sorted((row.arm, row.seed) for row in live) == sorted(of_each)
+    assert all(row.last == row.steps == 300 and row.plan == "lab" for row in live)
 
 
 def test_the_narrow_world_differs_from_the_lab_in_the_base_alone():
