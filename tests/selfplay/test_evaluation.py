@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from dataclasses import replace
 from statistics import stdev
+from types import SimpleNamespace
 
 import pytest
 from json_lines import write_rows
@@ -15,6 +16,7 @@ from selfplay.errors import ConfigError
 from selfplay.evaluate import solving_row, teaching_rows
 from selfplay.reports.run_page import summary
 from selfplay.sampling.texts import Attempt
+from selfplay.seeds import taskset_tasks
 from selfplay.settings import shipped
 from selfplay.tasks.buffer import TaskBuffer
 from selfplay.tasks.held_out import EASY, guard_of, held_out_tasks, tasks_of
@@ -31,6 +33,22 @@ def test_tasks_are_spread_evenly_and_stay_the_same():
     assert len({task.id for task in tasks}) == 30
     everything = held_out_tasks(EvalConfig.held_out, 10**6)
     assert len(everything) == 1200
+
+
+def test_tasks_whose_families_come_in_turn_are_drawn_of_all(tmp_path):
+    task = {"kind": "code_o", "program": "def f(a): return a", "output": "1"}
+    rows = [{"id": f"{n}", "input": f"{n}"} | task for n in range(80)]
+    paths = [str(write_rows(tmp_path / f"{name}.jsonl", rows)) for name in ("a", "b")]
+    first, other = (held_out_tasks((path,), 10) for path in paths)
+    assert len({int(task.id) % 8 for task in first}) > 4
+    assert [task.id for task in first] == [task.id for task in other]
+    assert [task.id for task in held_out_tasks(paths[:1], 80)] == [row["id"] for row in rows]
+    pairs = [(Task.from_row(row, complete=True), row) for row in rows]
+    tasksets = SimpleNamespace(tasks=[pairs])
+    trained, held_out = taskset_tasks(load_preset("nano", "rollout.tasks=verifiers:a"), tasksets)
+    assert (len(trained), len(held_out)) == (72, 8)
+    assert len({int(task.id) % 10 for task in held_out}) > 3
+    assert not {task for task, _ in trained} & {*held_out}
 
 
 def test_a_file_of_tasks_serves_too(tmp_path):

@@ -159,7 +159,7 @@ class EvalConfig:
     """Steps between two evaluations of every living member; births cause one, too. 0: none."""
     held_out: tuple[str, ...] = ("nano_code_o", "nano_code_i", "nano_code_f")
     """Sources of held-out tasks: names of built-in sets, files of tasks, or `verifiers:TASKSET`. A
-    run on a taskset drops built-in sets; if nothing is left, it holds out every tenth task."""
+    run on a taskset drops built-in sets; if nothing is left, it holds out a tenth of its tasks."""
     taskset: dict[str, Any] = field(default_factory=dict)
     """Values of the configuration of a taskset in held_out."""
     tasks: AtLeastOne = 240

@@ -31,7 +31,7 @@ from selfplay.run import Run
 from selfplay.sampling.prompts import Prompts, without_comments
 from selfplay.sampling.texts import Proposed
 from selfplay.tasks.buffer import content, draw_from, shuffled
-from selfplay.tasks.held_out import DATA, Guard, equal_task
+from selfplay.tasks.held_out import DATA, Guard, drawn_by_text, equal_task
 from selfplay.tasks.kind import CALLS, TaskKind, is_taskset
 from selfplay.tasks.template import Template
 
@@ -92,12 +92,13 @@ def require_seeds(config: Config) -> None:
 
 def taskset_tasks(config: Config, tasksets: Tasksets) -> tuple[list[Worked], list[str | Task]]:
     """Return the tasks of a run's taskset that it trains on, and what it holds out: the tasksets'
-    tasks and other sources in `eval.held_out`; if that is empty, every tenth task."""
+    tasks and other sources in `eval.held_out`; if that is empty, a tenth of its tasks."""
     tasks, *others = tasksets.tasks if is_taskset(config.rollout.tasks) else [[], *tasksets.tasks]
     if config.eval.held_out:
         named = [source for source in config.eval.held_out if not is_taskset(source)]
         return [*tasks], [*named, *(task for rows in others for task, _ in rows)]
-    return [row for i, row in enumerate(tasks, 1) if i % 10], [task for task, _ in tasks[9::10]]
+    held_out = dict.fromkeys(drawn_by_text([task for task, _ in tasks], len(tasks) // 10))
+    return [row for row in tasks if row[0] not in held_out], [*held_out]
 
 
 def given_seeds(

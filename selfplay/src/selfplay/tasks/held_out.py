@@ -3,7 +3,7 @@
 import ast
 import sys
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from importlib.resources import files
@@ -26,12 +26,13 @@ Guard: TypeAlias = Mapping[Hashable, Sequence[Task]]
 """Held-out tasks by kind and input, for `equal_task`."""
 
 
-def held_out_tasks(sources: Iterable[str | Task], count: int) -> list[Task]:
+def held_out_tasks(sources: Sequence[str | Task], count: int) -> list[Task]:
     """Return up to `count` tasks, spread evenly over the kinds and levels of the sources.
 
     A source is one of `SHIPPED`, a JSON Lines file of tasks from `selfplay tasks` (with an optional
     `level`), or a task. Raises ConfigError for any other.
     """
+    are_shipped = all(source in SHIPPED for source in sources)
     groups: dict[tuple[str, int], list[Task]] = defaultdict(list)
     for source in sources:
         for task, level in [(source, 0)] if isinstance(source, Task) else tasks_of(source):
@@ -40,11 +41,21 @@ def held_out_tasks(sources: Iterable[str | Task], count: int) -> list[Task]:
     share, more = divmod(count, len(groups) or 1)
     for place, (_, group) in enumerate(sorted(groups.items(), key=lambda pair: pair[0])):
         most = min(share + (place < more), len(group))
-        tasks += [group[i * len(group) // most] for i in range(most)]
+        spread = (group[i * len(group) // most] for i in range(most))
+        tasks += spread if are_shipped else drawn_by_text(group, most)
     return tasks
 
 
-def guard_of(sources: Iterable[str | Task]) -> Guard:
+def drawn_by_text(tasks: Sequence[Task], count: int) -> list[Task]:
+    """Return so many of the tasks, in their order, of which each draw by any run returns the same.
+
+    Every n-th would not do: the families of a file may come in turn.
+    """
+    order = sorted(range(len(tasks)), key=lambda place: tasks[place].with_id().id)
+    return [tasks[place] for place in sorted(order[:count])]
+
+
+def guard_of(sources: Sequence[str | Task]) -> Guard:
     """Return all tasks of the sources, those too that no evaluation asks."""
     guard = defaultdict[Hashable, list[Task]](list)
     for task in held_out_tasks(sources, sys.maxsize):
