@@ -7,8 +7,8 @@ BASE is a folder or hub name; the figures of docs/results.md are of SmolLM2-135M
 figure is a process of its own with one thread in float32; sides take turns in every round. A step
 samples eight texts for each prompt from a LoRA of rank 16 on all linear layers, and learns from
 them once, by the same reward of their tokens; no text ends before its limit, so both sides read and
-sample equally many tokens. TRL keeps activations (its default recomputes them, which takes longer)
-and learns in batches of eight texts. `four` are four adapters of ours at once, each with as many
+sample equally many tokens. TRL keeps activations (its default recomputes them, which takes longer).
+Both learn in batches of eight texts. `four` are four adapters of ours at once, each with as many
 prompts as the one; its ratio is to four TRL trainers, and to four of ours in turn. The first step
 of a process is left out.
 """
@@ -131,6 +131,7 @@ def our_steps(base: str, case: str, steps: int, members: int) -> list[Row]:
         f"rollout.max_prompt_length={prompt}",
         f"rollout.max_completion_length={length}",
         f"rollout.max_rows={count * TEXTS}",
+        f"learner.micro_batch_tokens={prompt + TEXTS * length}",
         f"learner.learning_rate={RATE}",
         "learner.entropy_coef=0",
     )
