@@ -27,6 +27,13 @@ function offer(place, chart) {
   link.href = URL.createObjectURL(new Blob(text, { type: "text/csv" }));
   place.after(link);
 }
+// Names beyond the palette have its colours again, deeper, or paler on a dark page.
+function again(colour) {
+  const [target, share] = dark.matches ? [255, 0.5] : [0, 0.45];
+  const parts = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  const mixed = parts.map((part) => Math.round(part + share * (target - part)));
+  return "#" + mixed.map((part) => part.toString(16).padStart(2, "0")).join("");
+}
 async function draw() {
   for (const place of document.querySelectorAll("[data-chart]")) {
     const chart = charts[place.dataset.chart];
@@ -37,7 +44,7 @@ async function draw() {
       theme: dark.matches ? "dark" : undefined,
       config: {
         background: "transparent", axis: { gridOpacity: 0.35 },
-        range: { category: PALETTE },
+        range: { category: [...PALETTE, ...PALETTE.map(again)] },
         legend: { layout: { bottom: { anchor: "start", direction: "vertical" } } },
         text: { color: dark.matches ? "#e6e9ed" : "#1c2128" },
       },
