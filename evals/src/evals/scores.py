@@ -362,11 +362,9 @@ def count(verdicts: Sequence[SampleVerdict]) -> dict[str, int]:
 def base_rate(verdicts: Iterable[SampleVerdict]) -> float | None:
     """Return the mean over tasks of the share of samples that pass the base tests, as the rate is;
     None where there are no such tests."""
-    statuses: dict[str, list[bool]] = defaultdict(list)
-    for verdict in verdicts:
-        if (status := verdict.details.get("base")) is not None:
-            statuses[verdict.id].append(status == ProgramOutcome.PASS)
-    shares = problem_scores(statuses).values()
+    statuses = ((verdict, verdict.details.get("base")) for verdict in verdicts)
+    base = [replace(v, correct=s == ProgramOutcome.PASS) for v, s in statuses if s is not None]
+    shares = problem_scores(by_question(base)).values()
     return fmean(shares) if shares else None
 
 

@@ -13,6 +13,7 @@ an oracle, comparison as sets (`SET_TASKS`), or only whether there is a result (
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,12 +138,10 @@ def first_wrong(
     for place, (arguments, target, value) in enumerate(calls):
         if atol == 0 and target.floats:
             atol = _LEAST_ATOL
-        try:
-            right = _is_right(problem, arguments, target, value, atol)
-        except _UNREADABLE:
-            right = False
-        if not right:
-            return place
+        with suppress(*_UNREADABLE):  # such a value is wrong
+            if _is_right(problem, arguments, target, value, atol):
+                continue
+        return place
     return None
 
 

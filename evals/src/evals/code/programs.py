@@ -68,8 +68,6 @@ def _longest_program(text: str, entry_point: str) -> str | None:
                 stop = min(stop - 1, start + error_line)
                 while stop > start and lines[stop][:1].isspace():  # inside a statement
                     stop -= 1
-                if stop <= start:
-                    break
             else:
                 if defines(piece, entry_point):
                     return piece

@@ -74,7 +74,6 @@ class _Reader:
         self.tokens = sequence
         self.place = 0
         self.depth = 0
-        self.inside = False
 
     def peek(self, ahead: int = 0) -> Token:
         index = self.place + ahead
@@ -133,7 +132,8 @@ class _Reader:
         if token.text in ("(", "[", "{"):
             return self.peek(1).kind != "text"
         if token.text == "|":  # 2|x|, but not in |2|x||, which may be read in two ways
-            return not self.inside and [token.text for token in self.tokens].count("|") == 2
+            bars = [place for place, other in enumerate(self.tokens) if other.text == "|"]
+            return len(bars) == 2 and bars[0] == self.place
         if token.text == "frac":
             return self.peek(2 if self.peek(1).text == "{" else 1).kind != "text"
         return token.kind in ("number", "letter") or (
@@ -190,10 +190,8 @@ class _Reader:
         if token.text in ("(", "[", "{"):
             return self.group(token.text)
         if token.text == "|":
-            self.inside = True
             inner = self.sum()
             self.take("|")
-            self.inside = False
             return ("abs", inner)
         if token.kind == "command":
             return self.command(token.text)
