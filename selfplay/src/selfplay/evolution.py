@@ -11,7 +11,7 @@ from league import League
 from lora_evo import Adapter, Lineage, make_child, read_lineage, save_adapter
 from lora_evo.model import stream
 from selfplay.checkpoint import write_member
-from selfplay.files.rows import BirthRow
+from selfplay.files.rows import BirthRow, role_of
 from selfplay.members.population import naming
 from selfplay.run import Run
 
@@ -39,7 +39,7 @@ def evolve(run: Run, league: League, step: int) -> list[BirthRow]:
             reasons.append(f"no {role} is replaced ({why})")
         parents = [row.member for row in league.leaderboard(role) if row.member not in removed]
         for member in removed:
-            births.append(_replace(run, league, role, member, parents, step, spared))
+            births.append(_replace(run, league, member, parents, step, spared))
             run.progress.advance(len(births), sum(counts.values()))
     if lines := [line for line in reasons if not births or "spares" in line]:
         click.echo(f"step {step}: {'; '.join(lines)}", err=True)
@@ -47,15 +47,9 @@ def evolve(run: Run, league: League, step: int) -> list[BirthRow]:
 
 
 def _replace(
-    run: Run,
-    league: League,
-    role: str,
-    member: str,
-    staying: list[str],
-    step: int,
-    spared: Sequence[str],
+    run: Run, league: League, member: str, staying: list[str], step: int, spared: Sequence[str]
 ) -> BirthRow:
-    e, population = run.config.evolution, run.population
+    e, population, role = run.config.evolution, run.population, role_of(member)
     rng = stream(run.seed(step, member, "evolve"))
     cross = len(staying) > 1 and rng.random() < e.crossover_share
     places = rng.choice(len(staying), 2 if cross else 1, replace=False)

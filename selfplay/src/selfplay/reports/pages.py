@@ -98,10 +98,9 @@ def duration(seconds: float) -> str:
 
 def _specification(chart: Any) -> Any:
     """Return a chart as plain data, as wide as its element on the page."""
-    plain = chart.to_dict(validate=False)
-    plain = {key: value for key, value in plain.items() if key not in ("$schema", "config")}
-    plain |= {"width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
-    return _shorten(plain)
+    fit = {"width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
+    plain = chart.to_dict(validate=False) | fit
+    return _shorten({key: plain[key] for key in plain if key not in ("$schema", "config")})
 
 
 def _shorten(value: Any) -> Any:
