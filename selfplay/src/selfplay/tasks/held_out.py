@@ -47,7 +47,7 @@ def held_out_tasks(sources: Sequence[str | Task], count: int) -> list[Task]:
 
 
 def drawn_by_text(tasks: Sequence[Task], count: int) -> list[Task]:
-    """Return so many of the tasks, in their order, of which each draw by any run returns the same.
+    """Return so many of the tasks, in their order, by a hash of each, so that all runs draw alike.
 
     Every n-th would not do: the families of a file may come in turn.
     """
