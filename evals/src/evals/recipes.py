@@ -126,7 +126,8 @@ def find_recipe(name: str) -> Recipe:
         (recipe,) = _read_recipes(Path(name)).values()
         return recipe
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise EvalsError(f"{name} is no file of one recipe: {first_line(error)}") from None
+        form = "expected one [recipes.NAME] and its [templates.NAME], as docs/grading.md shows"
+        raise EvalsError(f"{name} is no file of one recipe ({first_line(error)}); {form}") from None
 
 
 def template_of(row: Mapping[str, Any], folder: Path | None = None) -> Template:
