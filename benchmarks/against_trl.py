@@ -10,7 +10,7 @@ them once, by the same reward of their tokens; no text ends before its limit, so
 sample equally many tokens. TRL keeps activations (its default recomputes them, which takes longer).
 Both learn in batches of eight texts. `four` are four adapters of ours at once, each with as many
 prompts as the one; its ratio is to four TRL trainers, and to four of ours in turn. The first step
-of a process is left out.
+of a process is left out. `products` is a floor: the products with the base's weights alone.
 """
 
 import argparse
@@ -31,7 +31,7 @@ TEXTS = 8
 """Of each prompt."""
 CASES = {"short": (12, 64, 48), "long": (2, 256, 256)}
 """Prompts, tokens of each prompt, and tokens of each text."""
-SIDES = ("trl", "one", "four")
+SIDES = ("trl", "one", "four", "products")
 RATE = 1e-5
 THEME = (
     "A train leaves the station with some passengers. At the first stop a third of them get off "
@@ -166,6 +166,35 @@ def our_steps(base: str, case: str, steps: int, members: int) -> list[Row]:
     return [take_step(step) for step in range(steps)]
 
 
+def product_steps(base: str, case: str, steps: int) -> list[Row]:
+    """Return the seconds of the products with the base's weights alone in a step of ours: what no
+    trainer in float32 that shares each prompt among its texts can do without."""
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    *body, head = [m.weight.detach() for m in model.modules() if isinstance(m, torch.nn.Linear)]
+    count, prompt, length = CASES[case]
+
+    def seconds(rows: int, weights: Sequence[torch.Tensor]) -> float:
+        inputs = {width: torch.randn(rows, width) for width in {w.shape[1] for w in weights}}
+        start = time.process_time()
+        for weight in weights:
+            inputs[weight.shape[1]] @ weight.T
+        return time.process_time() - start
+
+    def take_step() -> Row:
+        texts, tokens = count * TEXTS, TEXTS * length
+        decoding = length * seconds(texts, [*body, head])
+        sampling = decoding + seconds(count * prompt, body)
+        forward = seconds(prompt + tokens, body) + seconds(tokens, [head])
+        backward = seconds(prompt + tokens, [w.T for w in body]) + seconds(tokens, [head.T])
+        update = count * (forward + backward)
+        made = texts * length
+        return {"tokens": made, "sampling": sampling, "step": sampling + update, "update": update}
+
+    return [take_step() for _ in range(steps)]
+
+
 def measure(base: str, case: str, side: str, steps: int) -> Row:
     """Return the means of a side's steps after the first, and the process's peak memory."""
     torch.set_num_threads(1)
@@ -173,6 +202,7 @@ def measure(base: str, case: str, side: str, steps: int) -> Row:
         "trl": trl_steps,
         "one": partial(our_steps, members=1),
         "four": partial(our_steps, members=4),
+        "products": product_steps,
     }
     rows = work[side](base, case, steps + 1)[1:]
     means = {name: fmean(row[name] for row in rows) for name in rows[0]}
@@ -195,6 +225,7 @@ def ratios(rows: Sequence[Row], sides: Sequence[str]) -> list[Row]:
         return fmean(row[name] for row in rows if row["side"] == side)
 
     pairs = [("trl", "one", 1), ("trl", "four", 4), ("one", "four", 4)]
+    pairs += [("one", "products", 1), ("trl", "products", 1)]
     return [
         {
             "ratio": f"{times} x {over} / {under}" if times > 1 else f"{over} / {under}",
@@ -229,8 +260,9 @@ def main() -> None:
             for number in range(a.rounds)
             for side in (a.sides if number % 2 == 0 else reversed(a.sides))
         ]
-        print()
-        show(ratios(rows, a.sides))
+        if len(a.sides) > 1:
+            print()
+            show(ratios(rows, a.sides))
 
 
 if __name__ == "__main__":
