@@ -193,12 +193,3 @@ def test_a_call_that_fails_is_one_line_and_no_second_start(engine, machine, call
     assert f"({call} failed); if it comes back, try fewer rows" in str(stopped.value)
     assert len(str(stopped.value).splitlines()) == 1
     assert "LLM" not in machine.calls
-
-
-def test_a_stream_that_cannot_be_ended_is_left_to_the_next_call(engine, machine):
-    samples = engine.stream(ASKED)
-    next(samples)
-    machine.failing.update(abort_request=1, sleep=1)  # it is dead
-    samples.close()
-    with pytest.raises(EngineStopped, match=r"failed to sleep \(sleep failed\)"):
-        engine.release()

@@ -47,32 +47,25 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning"))
 
 
-def config(*assignments):
-    data = read_preset("nano")
-    for text in ("engine=vllm", "rollout.max_rows=64", "learner.r=4", *HERE, *assignments):
-        put(data, *assignment(text))
-    return read_config(data)
-
-
-def open_both(settings):
+@pytest.fixture(scope="session")
+def opened():
     """A learner on nano, its own engine, and the vLLM engine of the same members."""
     from lora_evo.model import linear_shapes
     from selfplay.members.population import open_vllm
 
+    data = read_preset("nano")
+    for text in ("engine=vllm", "rollout.max_rows=64", "learner.r=4", *HERE):
+        put(data, *assignment(text))
+    settings = read_config(data)
     torch.set_num_threads(1)
     base = load_base_model("nano", torch.device(DEVICE), DTYPE)
     shapes = linear_shapes(base.model)
     learner = Learner(base.model, MEMBERS, settings.learner, seed=1, base_model="nano")
     own = HFEngine(learner.adapters, base.tokenizer, max_rows=64)
     served = open_vllm(settings, base, shapes, len(MEMBERS))
-    return SimpleNamespace(learner=learner, own=own, served=served, config=settings)
-
-
-@pytest.fixture(scope="session")
-def opened():
-    both = open_both(config())
-    yield both, [both.learner.member_state(place) for place in range(len(MEMBERS))]
-    both.served.close()
+    states = [learner.member_state(place) for place in range(len(MEMBERS))]
+    yield SimpleNamespace(learner=learner, own=own, served=served), states
+    served.close()
 
 
 @pytest.fixture
@@ -117,12 +110,12 @@ def shake(learner, seed):
 
 
 @torch.no_grad()
-def apart(learner, rollouts, temperature=1.0):
+def apart(learner, rollouts):
     """How far log-probabilities of rollouts are from the learner's, in the mean: see TIMES."""
     found = []
     for r in rollouts:
         with learner.adapters.route([learner.adapters.index(r.adapter)]):
-            own = logprobs(learner.model, r.prompt_ids, r.completion_ids, temperature)
+            own = logprobs(learner.model, r.prompt_ids, r.completion_ids)
         found.append((own.cpu() - torch.tensor(r.logprobs)).abs())
     return float(torch.cat(found).mean())
 
@@ -130,8 +123,6 @@ def apart(learner, rollouts, temperature=1.0):
 @pytest.fixture(scope="session")
 def tools():
     return SimpleNamespace(
-        config=config,
-        open_both=open_both,
         shake=shake,
         members=MEMBERS,
         here=HERE,

@@ -1,11 +1,8 @@
-"""`--engine vllm`: training that is killed and resumed, evaluation, an engine that dies."""
+"""`--engine vllm`: training that is killed and resumed, or whose engine dies, and evaluation."""
 
-import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -124,67 +121,3 @@ def test_evals_gives_the_greedy_answers_of_hf(tmp_path, both, tools):
     assert answers["hf"].keys() == answers["vllm"].keys()
     if tools.exact:
         assert answers["hf"] == answers["vllm"]
-
-
-DYING = """
-import json, os, signal
-from conftest import config, open_both
-from lora_evo import EngineStopped
-from lora_evo.model import Request
-from lora_evo.model import vllm_engine as module
-
-first = module.import_vllm
-module.import_vllm = lambda own: first(True)
-
-def kill(engine):
-    manager = engine._served.llm.llm_engine.engine_core.resources.engine_manager
-    os.kill(manager.processes[0].pid, signal.SIGKILL)
-
-def kill_at_work(engine):
-    "Kill it when the first tokens of what it is asked next have come."
-    asked = engine._served.llm.llm_engine
-    step = asked.step
-    def once():
-        asked.step = step
-        found = step()
-        kill(engine)
-        return found
-    asked.step = once
-
-if __name__ == "__main__":
-    both = open_both(config("learner.r=2"))
-    engine = both.served
-    for name in both.learner.members:
-        engine.put_adapter(name, 1, both.learner.export(name))
-    names = (None, "t0", "s1")
-    asked = [Request((5, 6, 7), names[i % 3], 120, 1.0, i) for i in range(192)]
-    engine.generate(asked)
-    kill_at_work(engine)
-    try:
-        engine.generate(asked)
-    except EngineStopped as error:
-        print(json.dumps(str(error)))
-    engine.close()
-"""
-
-
-def test_an_engine_that_dies_at_work_is_one_line_at_once(tmp_path):
-    script = tmp_path / "dying.py"
-    script.write_text(DYING)
-    paths = [os.path.dirname(__file__), *filter(None, sys.path)]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-    done = subprocess.run(
-        [sys.executable, str(script)], env=env, capture_output=True, text=True, timeout=1500
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    said = json.loads(done.stdout.splitlines()[-1])
-    assert re.match(r"vLLM failed to sample \(process \d+ ended ", said)
-
-
-def test_the_doctor_finds_everything_in_order(tools):
-    sizes = ("rollout.kinds=[code_o]", "rollout.proposals=1", "rollout.num_generations=2")
-    flags = [word for text in (*sizes, "learner.r=4", *tools.here) for word in ("--set", text)]
-    words = ("doctor", "--base", "nano", "--set", "engine=vllm", "--json", *flags)
-    found = json.loads(python("-m", "selfplay", *words))
-    assert [check["name"] for check in found["checks"] if not check["passed"]] == []
-    assert found["seconds"]["weight_sync"] > 0
