@@ -1,13 +1,11 @@
 """Single files that are written whole or not at all."""
 
-import errno
-import fcntl
 import os
 
 import pytest
 from full_disk import on_full_disk
 
-from lora_evo.files import appearing, lock_folder, sweep, write_text
+from lora_evo.files import appearing, sweep, write_text
 
 
 def test_a_file_is_replaced_whole_and_folders_are_made(tmp_path):
@@ -87,36 +85,3 @@ def test_links_to_files_and_folders_are_followed_and_stay(tmp_path):
     assert all((tmp_path / name).is_symlink() for name in ("file", "new", "folder"))
     texts = [(tmp_path / name).read_text() for name in ("real", "none", "empty/weights")]
     assert texts == ["x", "y", "z"]
-
-
-@pytest.mark.parametrize("letter", ["x", "é"])
-def test_a_name_of_255_bytes_is_written_and_its_dead_draft_removed(tmp_path, letter):
-    name = letter * (255 // len(letter.encode()))
-    with appearing(tmp_path / name) as draft:
-        other = "a" if draft.parent.name[-5] == "_" else "_"
-        dead = draft.parent.with_name(f"{draft.parent.name[:-5]}{other}.tmp")
-        dead.mkdir()
-        draft.write_text("x")
-    write_text(tmp_path / name, "x")
-    assert os.listdir(tmp_path) == [name]
-    with pytest.raises(OSError, match="too long") as refused:
-        write_text(tmp_path / f"{name}{name}", "x")
-    assert refused.value.filename == str(tmp_path / f"{name}{name}")
-
-
-def test_a_file_system_without_locks_is_one_warning(tmp_path, monkeypatch, capsys):
-    with (tmp_path / "one").open("w") as one, (tmp_path / "one").open("w") as two:
-        lock_folder(tmp_path, one.fileno())
-        with pytest.raises(BlockingIOError):
-            lock_folder(tmp_path, two.fileno())
-
-        def refuse(handle, operation):
-            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
-
-        monkeypatch.setattr(fcntl, "flock", refuse)
-        monkeypatch.setattr("lora_evo.files._without_locks", set())
-        lock_folder(tmp_path, two.fileno())
-        lock_folder(tmp_path, two.fileno())
-    error = capsys.readouterr().err
-    assert error.startswith(f"warning: {tmp_path} cannot be locked")
-    assert error.count("\n") == 1

@@ -3,7 +3,6 @@
 import json
 import os
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 from full_disk import no_file_above
@@ -13,36 +12,25 @@ from lora_evo import content_hash, save_adapter, write_child
 
 WEIGHTS = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
-MUTATE = "mutate svd_structured p1 --out c --seed 1"
-CROSS = "cross average p2 p1 --out c --seed 1"
 MODEL = pytest.mark.skipif(not find_spec("transformers"), reason="needs the extra `model`")
-MUTATION, OTHER = "mutate svd_structured p1 --out c --seed", "cross average p1 p2 --seed 1"
 WRONG = [
     (
         "mutate svd_structred p1 --out c --seed 1",
         "no mutation 'svd_structred' (did you mean 'svd_structured'?)",
     ),
     ("cross svd_structured p1 p2 --out c --seed 1", "is a mutation, not a crossover; use `mutate`"),
-    ("merge p1 p2 --out c --method tie", "(did you mean 'ties'?); known: svd, linear"),
-    ("cross slot_swap p1 p2 --out c --seed 1 --set level=layr", "(did you mean 'layer'?)"),
-    ("mutate svd_structured p1 --out c", "--seed"),
     ("mutate svd_structured nowhere --out c --seed 1", "not a folder"),
     ("mutate svd_structured p1 --out p2 --seed 1", "exists already"),
-    (f"{MUTATION} -1", "seed"),
-    (f"{MUTATION} 1 --set rotation", "NAME=VALUE"),
-    (f"{OTHER} --out c --weights a,b", "joined by commas"),
-    (f"{OTHER} --out p2/c", "or lies inside it"),
+    ("mutate svd_structured p1 --out c --seed 1 --set rotation", "NAME=VALUE"),
+    ("cross average p1 p2 --seed 1 --out c --weights a,b", "joined by commas"),
+    ("cross average p1 p2 --seed 1 --out p2/c", "or lies inside it"),
     ("mutate svd_structured p1 --out p1 --seed 1 --overwrite", "is the parent"),
     ("mutate svd_structured p1 --out p2/adapter_config.json/c --seed 1", "is not a folder"),
     ("cross slot_swap p1 p2/../p1 --out c --seed 1", "given twice"),
-    ("inspect nowhere", "not a folder"),
     ("verify p1", "its parents are not known"),
     ("lineage nowhere", "not a folder"),
     ("retention p1", "no lineage.json, so its parents are not known"),
-    ("retention p2 --parent nowhere", "not a folder"),
     ("retention p2 --model base", "--model and --train need each other"),
-    ("retention p2 --train rows.jsonl", "--model and --train need each other"),
-    pytest.param("retention p2 --parent p1 --model p1 --train no.jsonl", "no.jsonl", marks=MODEL),
     pytest.param("retention p2 --parent p1 --model p1 --train bad.jsonl", "2: exp", marks=MODEL),
 ]
 
@@ -85,17 +73,11 @@ def test_a_damaged_lineage(home):
         refused("verify k", "k: ")
 
 
-@pytest.mark.parametrize("damage", ["weights", "configuration", "lineage", "no permission"])
-def test_commands_over_a_folder_name_what_they_cannot_read_and_continue(home, monkeypatch, damage):
+@pytest.mark.parametrize("damaged", [WEIGHTS, CONFIG, "lineage.json"])
+def test_commands_over_a_folder_name_what_they_cannot_read_and_continue(home, damaged):
     for name in ("bad", "good"):
         write_child("svd_structured", ["p1"], name, seed=1)
-    bad = home / "bad"
-    if damage == "weights":
-        os.truncate(bad / WEIGHTS, 999)
-    elif damage == "no permission":
-        locked(monkeypatch, "bad")
-    else:
-        (bad / {"configuration": CONFIG, "lineage": "lineage.json"}[damage]).write_text("{")
+    (home / "bad" / damaged).write_text("{")
     for words in ("lineage . --json", "lineage ."):
         result = call(*words.split(), code=1)
         (line,) = result.stderr.splitlines()
@@ -103,24 +85,6 @@ def test_commands_over_a_folder_name_what_they_cannot_read_and_continue(home, mo
         if words.endswith("--json"):
             found = json.loads(result.stdout)
             assert [each["name"] for each in found] == ["good", "p1", "p2"]
-
-
-def locked(monkeypatch, adapter):
-    """Refuse to open the weights of an adapter, as the system does without permission."""
-    original = Path.open
-
-    def opening(self, *args, **kwargs):
-        if self.name == WEIGHTS and adapter in self.parts:
-            raise PermissionError(13, "Permission denied", str(self))
-        return original(self, *args, **kwargs)
-
-    monkeypatch.setattr(Path, "open", opening)
-
-
-def test_an_unreadable_file_is_one_line(home, monkeypatch):
-    locked(monkeypatch, "p1")
-    for words in (MUTATE, CROSS, "inspect p1"):
-        refused(words, f"Permission denied: {os.path.join('p1', WEIGHTS)}", code=1)
 
 
 @pytest.mark.parametrize("limit", [512, 8192])
