@@ -26,12 +26,6 @@ def test_a_file_as_peft_writes_it_comes_back_as_it_was():
     assert one.of_rank(32).to_json() == json.dumps({**fields, **changes}, indent=2) + "\n"
 
 
-def test_an_empty_pattern_of_any_kind_is_none():
-    for empty in (None, [], ""):
-        fields = {**config().to_dict(), "rank_pattern": empty, "alpha_pattern": empty}
-        assert AdapterConfig.from_json(json.dumps(fields)) == config()
-
-
 def test_the_order_of_patterns_counts_in_scale_and_hash():
     patterns = [("q_proj", 64), (r"layers.0.self_attn.q_proj", 8)]
     one, two = (config(alpha_pattern=dict(order)) for order in (patterns, patterns[::-1]))

@@ -66,8 +66,3 @@ def test_what_a_dying_engine_raises_is_its_death(engine, monkeypatch):
     with ended() as died:
         engine.call("sample", dying)
     assert str(died.value.__cause__.__cause__) == "lost"
-
-
-def test_an_engine_in_this_process_is_asked_directly():
-    engine = ServedModel(lambda **arguments: threading.get_ident(), SERVING, VLLMOptions())
-    assert engine.call("sample", lambda here: (here, threading.get_ident())) == (engine.llm,) * 2

@@ -98,15 +98,6 @@ def test_children_load_in_peft_with_the_logits_of_their_updates(parents, tmp_pat
     assert verify(child, folders).identical
 
 
-def test_a_merge_with_an_adapter_of_other_modules_counts_them_as_0(parents, tmp_path):
-    base, (one, _) = parents
-    trained(base, tmp_path / "plain", 3, {"target_modules": ["o_proj"]})
-    for order in ((one, tmp_path / "plain"), (tmp_path / "plain", one)):
-        out = tmp_path / f"child of {order[0].name}"
-        write_child("merge_cat", order, out, weights=(1, 1))
-        assert torch.allclose(logits_by_hand(base, out), logits_in_peft(base, out), atol=ROUNDING)
-
-
 def test_an_engine_refuses_them_and_names_the_way_out(parents, tmp_path):
     base, (one, _) = parents
     base.save_pretrained(tmp_path / "base")

@@ -207,30 +207,6 @@ def test_the_tested_families_are_those_of_these_tests():
     assert not set(tried) - listed
 
 
-def test_the_window_and_the_cap_matter():
-    """The random models are not so mild that leaving either out would go unnoticed."""
-    ids = torch.arange(3, 3 + LENGTH)[None]
-    with torch.no_grad():
-        narrow, wide = (tiny_model(f)(input_ids=ids).logits for f in ("mistral, window", "mistral"))
-        assert torch.allclose(narrow[:, : WINDOW - 1], wide[:, : WINDOW - 1], atol=1e-4)
-        assert (narrow[:, -1] - wide[:, -1]).abs().max() > 0.1
-        capped = tiny_model("gemma2")
-        without = capped(input_ids=ids).logits
-        capped.set_attn_implementation("eager")
-        assert (capped(input_ids=ids).logits - without).abs().max() > 0.01
-
-
-def test_an_untested_family_opens_with_one_line(caplog):
-    model = tiny_model("llama")
-    decoder_of(model)
-    assert not caplog.messages
-    model.config.model_type = "another"
-    assert type(decoder_of(model)) is GeneralDecoder
-    (line,) = caplog.messages
-    assert line.startswith(f"another is not among the {len(TESTED_FAMILIES)} tested families; ")
-    assert line.endswith("`selfplay doctor --base ...` tries it")
-
-
 def test_an_untested_family_reads_rows_of_one_length_or_is_refused(monkeypatch):
     """If it does not mask what stands before a short row; and if it agrees with no plain pass."""
     model = tiny_model("llama")

@@ -1,21 +1,15 @@
 """Bases in bitsandbytes' 4 bits: what engines and the learner say of them is what PEFT says."""
 
 import json
-import sys
-from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
 import torch
-from json_lines import write_rows
 from small_models import small_model
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-from lora_evo import Lineage, LoraEvoError, load_adapter, read_lineage, write_child
-from lora_evo.cli import main
+from lora_evo import Lineage, LoraEvoError, load_adapter, read_lineage
 from lora_evo.model import BaseModel, load_base_model, open_engine
-from lora_evo.model.base import fingerprint
 from lora_evo.model.four_bit import dense, in_four_bits, keep_layout
 from lora_evo.model.stacked_lora import stack_saved
 
@@ -84,18 +78,6 @@ def test_a_folder_stored_in_4_bits_opens_without_being_told_so(model_folder, sto
 
 
 @with_bits
-def test_other_scales_are_another_base(model_folder):
-    prints = set()
-    for double in (True, False):
-        bits = BitsAndBytesConfig(
-            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=double
-        )
-        model = AutoModelForCausalLM.from_pretrained(model_folder, quantization_config=bits)
-        prints.add(fingerprint(model))
-    assert len(prints) == 2
-
-
-@with_bits
 def test_layers_that_multiply_by_other_weights_are_refused(model_folder, monkeypatch):
     base = load_base_model(str(model_folder), CPU, "float32", load_in_4bit=True)
     first = next(filter(in_four_bits, base.model.modules()))
@@ -124,23 +106,6 @@ def test_adapters_of_a_base_in_4_bits_are_refused_on_plain_weights_and_the_rever
         open_engine("hf", str(model_folder), {"a": trained}, device="cpu", load_in_4bit=True)
 
 
-@with_bits
-def test_retention_runs_on_a_base_in_4_bits(model_folder, trained, tmp_path, capsys):
-    write_child("full_gaussian", [trained], tmp_path / "child", seed=1)
-    assert read_lineage(tmp_path / "child").quantization == NF4
-    assert f"bitsandbytes' {NF4}" in (tmp_path / "child" / "README.md").read_text()
-    rows = [{"prompt": str(n), "completion": "d"} for n in range(40)]
-    write_rows(tmp_path / "rows.jsonl", rows)
-    command = ["retention", str(tmp_path / "child"), "--model", str(model_folder)]
-    command += ["--train", str(tmp_path / "rows.jsonl"), "--steps", "2"]
-    with pytest.raises(SystemExit):
-        main(command)
-    assert "set load_in_4bit (--load-in-4bit)" in capsys.readouterr().err
-    with suppress(SystemExit):  # whether it recovers is not asked
-        main([*command, "--load-in-4bit"])
-    assert "in training: at its best parent's level" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -166,11 +131,3 @@ def test_without_bitsandbytes_one_line_says_what_to_install(model_folder, monkey
         LoraEvoError, match=r"4 bits need .* -m pip install bitsandbytes accelerate"
     ):
         load_base_model(str(model_folder), CPU, load_in_4bit=True)
-
-
-def test_vllm_is_refused_before_it_is_looked_for(model_folder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "vllm", None)
-    with pytest.raises(
-        LoraEvoError, match=r"in 4-bit nf4, .* vLLM does not load; type --engine hf"
-    ):
-        open_engine("vllm", str(model_folder), load_in_4bit=True)

@@ -106,13 +106,6 @@ def test_parents_of_bases_in_unlike_bits_are_refused(bred):
         write_child("average", [bred / "d", bred / "c"], bred / "f", seed=1)
 
 
-def test_verify_sees_a_missing_parent(bred):
-    result = verify(bred / "d", [bred / "p2"])
-    assert not result.identical
-    assert result.difference is None
-    assert "not found" in result.problems[0]
-
-
 def test_verify_sees_training(bred):
     adapter = load_adapter(bred / "c")
     save_adapter(mutate(adapter, "svd_structured", 9, 0.01), bred / "c", overwrite=True)

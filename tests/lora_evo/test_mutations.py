@@ -253,15 +253,3 @@ def test_noise_depends_on_seed_and_module_alone(make_adapter, name):
     twins = Adapter(parent.config, dict.fromkeys(parent.slots, parent.slots[PATH]))
     children = mutate(twins, name, 3, **every).slots
     assert len({float(slot.A.sum()) for slot in children.values()}) == len(children)
-
-
-@each_mutation
-def test_views_give_the_same_child_as_copies_and_stay_as_they_are(make_adapter, name):
-    parent = make_adapter(11, r=12)
-    views = changed(parent, lambda a, b: (a.T.contiguous().T, b.T.contiguous().T))
-    for slot in views.slots.values():
-        slot.A.requires_grad_(True)
-    child = mutate(views, name, 3)
-    assert same(child, mutate(parent, name, 3))
-    assert not any(slot.A.requires_grad for slot in child.slots.values())
-    assert same(views, parent)

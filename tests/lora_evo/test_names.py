@@ -17,7 +17,6 @@ from lora_evo import (
     save_adapter,
     verify,
 )
-from lora_evo.peft.names import as_in
 
 LAYERS = {
     "transformers 5": "model.language_model.layers.",
@@ -75,25 +74,6 @@ def test_directories_of_two_namings_merge_verify_and_compare(home):
     assert verify("c").identical
     assert load_adapter("c").paths == load_adapter("new").paths
     assert "language_model" in call("distance", "old", "new").stdout
-
-
-@pytest.mark.parametrize(
-    ("paths", "known", "wanted"),
-    [
-        ("visual.blocks.0.qkv", "model.language_model.layers.0.q", "model.visual.blocks.0.qkv"),
-        ("model.visual.blocks.0.qkv", "language_model.model.layers.0.q", "visual.blocks.0.qkv"),
-        ("language_model.lm_head", "model.layers.0.q", "lm_head"),
-        (
-            "vision_tower.vision_model.encoder.layers.0.fc1",
-            "model.vision_tower.encoder.layers.0.fc2",
-            "model.vision_tower.encoder.layers.0.fc1",
-        ),
-        ("transformer.h.0.attn.c_attn", "model.layers.0.q", "transformer.h.0.attn.c_attn"),
-        ("model.decoder.layers.0.fc1", "model.decoder.layers.0.fc2", "model.decoder.layers.0.fc1"),
-    ],
-)  # fmt: skip
-def test_names_of_one_module(paths, known, wanted):
-    assert as_in([paths], [known]) == {paths: wanted}
 
 
 def test_what_cannot_be_told_is_refused_in_one_line(home):

@@ -30,11 +30,3 @@ def test_batches_hold_every_row_once_within_the_budget(drawn, tokens):
     if len(batches) > 1:
         whole = Scorer.tokens(rows, [member_of[id(row)] for row in rows])
         assert whole > tokens
-
-
-def test_attempts_at_one_task_are_in_one_batch():
-    prompts = [(n,) * 30 for n in range(6)]
-    rows = [TokenPair(prompt, (9,) * n) for n in (3, 4, 5, 6) for prompt in prompts]
-    batches = list(micro_batches(rows, 2 * (30 + 4 * 6)))
-    assert [len({row.prompt_ids for row in batch}) for batch in batches] == [2, 2, 2]
-    assert [len(batch) for batch in batches] == [8, 8, 8]

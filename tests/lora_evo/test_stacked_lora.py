@@ -42,40 +42,6 @@ def test_forward_and_gradients_equal_peft(tiny, rows, length):
         assert torch.allclose(adapters.model(input_ids=ids).logits, logits, atol=ROUNDING)
 
 
-def test_decoding_keeps_the_factors_of_each_member_once_however_many_rows_it_has(tiny):
-    _, adapters = tiny.stacked()
-    layer = next(iter(adapters.layers.values()))
-    for rows in ([0, 1, 2], [0, 0, 0, 1, 2, 2] * 4):
-        x = tiny.numbers(7, len(rows), 1, layer.base.in_features)
-        with torch.no_grad(), adapters.route(rows):
-            layer(x)
-            *_, down, up, _ = layer.blocks
-            assert len(down) == len(up) == 3
-
-
-def test_a_kept_stack_serves_the_next_route_until_a_member_changes(tiny):
-    _, adapters = tiny.stacked()
-    layer = next(iter(adapters.layers.values()))
-    x = tiny.numbers(7, 3, 1, layer.base.in_features)
-
-    def read(rows):
-        with torch.no_grad(), adapters.route(rows, keep=True):
-            return layer(x), layer.blocks[2]
-
-    first, down = read([0, 0, 1])
-    again, kept = read([0, 1, 1])
-    assert kept is down
-    assert torch.equal(again[[0, 2]], first[[0, 2]])
-    with torch.no_grad():
-        layer.lora_B[1].add_(1.0)
-    changed, fresh = read([0, 0, 1])
-    assert fresh is not down
-    assert torch.equal(changed[:2], first[:2])
-    assert not torch.allclose(changed[2], first[2])
-    adapters.forget()
-    assert layer.blocks is None
-
-
 def test_flattened_tokens_are_read_by_row_and_layers_of_experts_are_refused(tiny):
     _, adapters = tiny.stacked()
     layer = next(iter(adapters.layers.values()))
