@@ -2,7 +2,6 @@
 
 import os
 
-import pytest
 from full_disk import on_full_disk
 
 from lora_evo.files import appearing, sweep, write_text
@@ -17,16 +16,6 @@ def test_a_file_is_replaced_whole_and_folders_are_made(tmp_path):
     mask = os.umask(0)
     os.umask(mask)
     assert file.stat().st_mode & 0o777 == 0o666 & ~mask
-
-
-def test_folders_and_files_in_the_way_are_refused(tmp_path):
-    with pytest.raises(IsADirectoryError):
-        write_text(tmp_path, "x")
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="file"):
-        write_text(tmp_path / "file" / "page.html", "x")
-    assert [found.name for found in tmp_path.iterdir()] == ["file"]
-    assert not list(tmp_path.parent.glob(".*.tmp"))
 
 
 def test_sweep_removes_what_killed_writers_left_and_nothing_else(tmp_path):

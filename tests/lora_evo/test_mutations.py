@@ -10,7 +10,6 @@ from lora_evo_command import call
 from lora_evo import OPERATORS, Adapter, LoraEvoError, mutate, save_adapter
 from lora_evo.children import make_child
 from lora_evo.compare import dead_pairs, numerical_rank, singular_values
-from lora_evo.operators.mutations import masked_values
 
 MUTATIONS = [name for name, operator in OPERATORS.items() if operator.kind == "mutation"]
 PATH = "model.layers.0.self_attn.q_proj"
@@ -78,14 +77,6 @@ def test_the_factorization_does_not_matter(make_adapter, name, seed, stretch):
             gauge = torch.linalg.lstsq(parent.slots[path].B, others[0].slots[path].B).solution
             wanted = slot.B @ gauge
             assert torch.allclose(twins[0][path].B, wanted, rtol=1e-6, atol=1e-8 * stretch)
-
-
-def test_a_common_rescaling_does_not_matter_to_noise_but_the_factorization_does(make_adapter):
-    parent = make_adapter(5, dtype=DOUBLE)
-    rescaled = changed(parent, lambda a, b: (a / 50, b * 50))
-    one, two = (mutate(p, "full_gaussian", 3, 0.2).slots[PATH] for p in (parent, rescaled))
-    assert change(one, two) < 1e-7
-    assert change(one, mutate(regauged(parent, 1), "full_gaussian", 3, 0.2).slots[PATH]) > 0.01
 
 
 def test_rotation_turns_equal_values_by_small_angles(make_adapter):
@@ -189,38 +180,11 @@ def test_layer_selective_touches_its_share_alone(make_adapter, level, share, cou
     assert not child.lineage.moments_valid
 
 
-def test_masking_prefers_the_tail_by_its_parameter():
-    values = torch.tensor([8.0, 4.0, 2.0, 1.0], dtype=DOUBLE)
-    values /= values.norm()
-    hits = {}
-    for tail in (0.0, 2.0):
-        noise = torch.Generator().manual_seed(0)
-        points = torch.rand(300, 4, dtype=DOUBLE, generator=noise)
-        # The third or the fourth fits into this strength, but not both.
-        masked = [masked_values(values, -row.log(), 0.22, tail)[1] for row in points]
-        hits[tail] = torch.stack(masked).double().mean(dim=0)
-    assert hits[0.0][:2].tolist() == hits[2.0][:2].tolist() == [0, 0]
-    assert hits[0.0][3] == pytest.approx(0.5, abs=0.1)
-    assert hits[2.0][3] == pytest.approx(0.8, abs=0.1)
-
-
 def test_without_rotation_singular_vectors_are_kept(make_adapter):
     parent = make_adapter(2, dtype=DOUBLE)
     child = mutate(parent, "svd_structured", 5, 0.4, rotation=0)
     left = inner(parent.slots[PATH], child.slots[PATH], 4)
     assert torch.allclose(left, torch.diag(left.diagonal()), atol=1e-14)
-
-
-def test_deficient_and_ill_conditioned_factors(make_adapter):
-    for turn in (
-        lambda a, b: (a, torch.cat((b[:, :2], b[:, :1], 0 * b[:, :1]), dim=1)),
-        lambda a, b: (torch.cat((a[:3], a[:1] + 1e-6 * a[3:])), b),
-        lambda a, b: (torch.cat((a[:3], a[:1] + 1e-9 * a[3:])), b),
-    ):
-        parent = changed(make_adapter(8, dtype=DOUBLE), turn)
-        child = mutate(parent, "svd_structured", 1, 0.2)
-        for path, slot in parent.slots.items():
-            assert change(slot, child.slots[path]) == pytest.approx(0.2, rel=1e-6)
 
 
 def test_overflow_of_half_precision_is_refused(make_adapter):
@@ -253,3 +217,15 @@ def test_noise_depends_on_seed_and_module_alone(make_adapter, name):
     twins = Adapter(parent.config, dict.fromkeys(parent.slots, parent.slots[PATH]))
     children = mutate(twins, name, 3, **every).slots
     assert len({float(slot.A.sum()) for slot in children.values()}) == len(children)
+
+
+@each_mutation
+def test_views_give_the_same_child_as_copies_and_stay_as_they_are(make_adapter, name):
+    parent = make_adapter(11, r=12)
+    views = changed(parent, lambda a, b: (a.T.contiguous().T, b.T.contiguous().T))
+    for slot in views.slots.values():
+        slot.A.requires_grad_(True)
+    child = mutate(views, name, 3)
+    assert same(child, mutate(parent, name, 3))
+    assert not any(slot.A.requires_grad for slot in child.slots.values())
+    assert same(views, parent)

@@ -185,7 +185,7 @@ def test_number_types_stay_through_a_live_model(dtype):
     assert {p.dtype for p in trained.parameters() if p.requires_grad} <= {torch.float32}
 
 
-def test_an_adapter_of_transformers_own_and_a_compiled_one_are_read(tmp_path):
+def test_an_adapter_of_transformers_own_is_read(tmp_path):
     pytest.importorskip("transformers")
     from small_models import small_model
 
@@ -206,6 +206,3 @@ def test_an_adapter_of_transformers_own_and_a_compiled_one_are_read(tmp_path):
             assert torch.allclose(dense(slot).float(), wanted, atol=1e-6)
     with pytest.raises(LoraEvoError, match="it has: default, mine"):
         Adapter.from_peft(model, "other")
-
-    tuned = peft.get_peft_model(base(), peft.LoraConfig(**settings))
-    assert same(Adapter.from_peft(torch.compile(tuned)), Adapter.from_peft(tuned))

@@ -62,8 +62,6 @@ def test_settings_of_a_gpu_and_of_a_cpu():
     gpu = llm_arguments(serving, options)
     assert (gpu["max_loras"], gpu["max_cpu_loras"], gpu["max_lora_rank"]) == (9, 18, 32)
     assert gpu["logprobs_mode"] == "processed_logprobs"
-    assert gpu["generation_config"] == "vllm"
-    assert (gpu["gpu_memory_utilization"], gpu["enable_sleep_mode"]) == (0.45, True)
     assert (gpu["max_model_len"], gpu["tensor_parallel_size"]) == (4096, 2)
     cpu = llm_arguments(replace(serving, device=CPU), replace(options, max_model_len=6000))
     assert cpu["enable_chunked_prefill"] is False

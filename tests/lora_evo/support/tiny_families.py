@@ -1,6 +1,5 @@
 """Random models of two or three layers, one for each family that adapters are put on."""
 
-import pytest
 import torch
 from small_models import small_model
 from transformers import AutoConfig
@@ -143,8 +142,3 @@ def tiny_model(family):
     # An end token that greedy decoding never draws: every text reaches the length asked for.
     model.config.eos_token_id = model.generation_config.eos_token_id = VOCABULARY
     return model
-
-
-@pytest.fixture(scope="session", params=FAMILIES)
-def family(request):
-    return request.param
