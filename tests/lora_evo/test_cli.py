@@ -65,16 +65,6 @@ def test_help_is_whole_at_80_columns():
     lists_whole_sentences(main)
 
 
-def test_every_operator_has_a_page():
-    for name, operator in OPERATORS.items():
-        page = call("operators", name).stdout
-        assert page.startswith(f"{name}: {operator.summary}")
-        assert all(f"{parameter}=" in page for parameter in operator.defaults)
-        row = json.loads(call("operators", name, "--json").stdout)
-        assert row["description"] in page
-        assert row["parameters"] == dict(operator.defaults)
-
-
 def test_every_command_names_what_fits_no_module(home):
     for name in ("p1", "p2"):
         fields = {"target_modules": ["q_proj", "v_proj", "w_proj"], "alpha_pattern": {"q_prj": 3}}

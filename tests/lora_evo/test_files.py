@@ -1,11 +1,8 @@
 """Adapter directories: round trips, hashes, atomic writes."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from by_hand import edit_json, edit_weights, same
-from programs import python
 
 from lora_evo import (
     Adapter,
@@ -99,34 +96,3 @@ def test_nan_is_never_saved(tmp_path, make_adapter):
     with pytest.raises(LoraEvoError, match="NaN"):
         save_adapter(adapter, tmp_path / "p")
     assert names(tmp_path) == []
-
-
-PEAK = """
-import re, sys
-from pathlib import Path
-import lora_evo
-
-def peak():
-    # Not ru_maxrss: that of a child process starts at its parent's.
-    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
-
-lora_evo.write_child("svd_structured", [sys.argv[1]], sys.argv[3], seed=1)
-before = peak()
-lora_evo.write_child("svd_structured", [sys.argv[2]], sys.argv[4], seed=1)
-child = peak()
-whole = lora_evo.load_adapter(sys.argv[2])
-print(child - before, peak() - before)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads Linux's own account")
-def test_memory_grows_by_a_few_modules_not_by_the_adapter(tmp_path, make_adapter):
-    save_adapter(make_adapter(1, r=8, inputs=64, outputs=64, layers=1), tmp_path / "small")
-    save_adapter(make_adapter(2, r=16, inputs=8192, outputs=8192, layers=48), tmp_path / "big")
-    size = (tmp_path / "big" / WEIGHTS).stat().st_size
-    assert size > 100e6
-    said = python("-c", PEAK, *(tmp_path / name for name in ("small", "big", "c", "d")))
-    child, whole = map(int, said.split())
-    assert child < size / 4
-    assert whole > size / 2

@@ -7,9 +7,11 @@ from importlib.util import find_spec
 import pytest
 import torch
 from small_models import small_model
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from lora_evo import Lineage, LoraEvoError, load_adapter, read_lineage
 from lora_evo.model import BaseModel, load_base_model, open_engine
+from lora_evo.model.base import fingerprint
 from lora_evo.model.four_bit import dense, in_four_bits, keep_layout
 from lora_evo.model.stacked_lora import stack_saved
 
@@ -75,6 +77,18 @@ def test_a_folder_stored_in_4_bits_opens_without_being_told_so(model_folder, sto
     assert found.fingerprint == told.fingerprint
     plain = load_base_model(str(model_folder), CPU, "float32")
     assert (plain.quantization, plain.fingerprint == found.fingerprint) == (None, False)
+
+
+@with_bits
+def test_other_scales_are_another_base(model_folder):
+    prints = set()
+    for double in (True, False):
+        bits = BitsAndBytesConfig(
+            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=double
+        )
+        model = AutoModelForCausalLM.from_pretrained(model_folder, quantization_config=bits)
+        prints.add(fingerprint(model))
+    assert len(prints) == 2
 
 
 @with_bits
