@@ -1,18 +1,15 @@
-"""The tasks of a run, in every form, loaded by `datasets`, trained on by TRL and read by verl."""
+"""The tasks of a run, in every form, loaded by `datasets` and read by verl."""
 
 import json
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 from programs import python
 
-from league import read_league
 from selfplay import load_preset, train
 
 datasets = pytest.importorskip("datasets")
-ROOT = Path(__file__).parents[2]
 COLUMNS = {
     "ours": {"id", "step", "teacher", "kind", "program", "input", "output", "solve_rate"},
     "azr": {"snippet", "input", "output", "imports", "original_snippet", "composite_functions"},
@@ -20,34 +17,6 @@ COLUMNS = {
     "trl": {"prompt", "kind", "program", "output", "inputs", "outputs", "visible"},
     "verl": {"data_source", "prompt", "ability", "reward_model", "extra_info"},
 }
-TRAINER = """
-import sys, tempfile
-sys.path.insert(0, {folder!r})
-import torch
-from datasets import load_dataset
-from trl import GRPOConfig, GRPOTrainer
-from trl_grpo import model, tokenizer
-from code_verifier import trl_reward
-
-torch.manual_seed(0)
-torch.set_num_threads(1)
-rows = load_dataset("json", data_files={file!r}, split="train", cache_dir=tempfile.mkdtemp())
-words = tokenizer()
-words.chat_template = "{{% for turn in messages %}}{{{{ turn['content'] }}}} {{% endfor %}}"
-trainer = GRPOTrainer(
-    model(),
-    reward_funcs=trl_reward(parse=lambda text: text.strip() or None),
-    args=GRPOConfig(
-        output_dir=tempfile.mkdtemp(), max_steps=1, per_device_train_batch_size=8,
-        num_generations=8, max_completion_length=1, logging_steps=1, save_strategy="no",
-        report_to="none", use_cpu=True, disable_tqdm=True,
-    ),
-    train_dataset=rows,
-    processing_class=words,
-)
-trainer.train()
-print(trainer.state.log_history[0]["rewards/task_reward/mean"])
-"""
 READER = """
 import json, sys
 from omegaconf import OmegaConf
@@ -91,24 +60,6 @@ def test_datasets_loads_it(form: str, files: dict[str, Path], tmp_path: Path) ->
     )
     assert COLUMNS[form] <= set(rows.column_names)
     assert len(rows) == len(files[form].read_text().splitlines()) > 1
-
-
-def test_polars_takes_every_table_of_a_league(files: dict[str, Path]) -> None:
-    polars = pytest.importorskip("polars")
-    record = read_league(files["ours"].parent / "run" / "league")
-    tables = {field.name: getattr(record, field.name) for field in fields(record)}
-    assert {"matches", "ratings"} <= tables.keys()
-    for table in tables.values():
-        frame = polars.DataFrame(table)
-        assert frame.columns == list(table)
-        assert len(frame) == len(next(iter(table.values())))
-
-
-def test_trl_trains_on_it(files: dict[str, Path]) -> None:
-    pytest.importorskip("trl")
-    folder = ROOT / "examples" / "code_verifier"
-    mean = last(TRAINER.format(folder=str(folder), file=str(files["trl"])))
-    assert 0.0 <= mean <= 1.0
 
 
 def test_verl_reads_it_and_scores_right_answers(files: dict[str, Path], tmp_path: Path) -> None:
