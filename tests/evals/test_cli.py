@@ -3,20 +3,16 @@
 import errno
 import json
 import os
-import shutil
 
 import pytest
 from closed_streams import same_without_streams
-from commands import completed, lists_whole_sentences
 from evals_commands import fails, run
 from json_lines import read_rows, write_rows
 from meanwhile import executing_fails
 from stopping import stops_and_gives_back
 
-from evals.cli import main
 from evals.console import Commands
 from evals.recipes import CODE, CRUXEVAL, MATH
-from lora_evo import EngineStopped
 
 GSM8K = [{"question": f"{a} + {a}?", "answer": f"#### {2 * a}"} for a in range(1, 9)]
 AMC = [{"id": a, "problem": f"{a} * 2?", "answer": 2.0 * a} for a in range(1, 9)]
@@ -55,8 +51,6 @@ def test_run_writes_per_adapter_and_benchmark(finished):
     rows = read_rows(out / "one" / "gsm8k" / "samples.jsonl")
     assert [row["sample"] for row in rows] == [0] * 4
     assert set(rows[0]) == {"id", "sample", "response", "truncated", "tokens"}
-    verdict = read_rows(out / "one" / "gsm8k" / "verdicts.jsonl")[0]
-    assert {"id", "correct", "extracted", "gold"} <= set(verdict)
     made = json.loads((out / "one" / "gsm8k" / "result.json").read_text())
     assert made["settings"]["model"] == "tiny"
     assert made["settings"]["adapter_hash"].startswith("sha256:")
@@ -65,8 +59,6 @@ def test_run_writes_per_adapter_and_benchmark(finished):
     assert len(texts) == 3
     for path in out.rglob("*.json*"):
         assert str(out.parent.parent) not in path.read_text()
-    assert "second" in result.stdout
-    assert "* part of the benchmark" in result.stdout
 
 
 def test_run_again_changes_nothing_and_other_settings_are_refused(finished):
@@ -79,30 +71,21 @@ def test_run_again_changes_nothing_and_other_settings_are_refused(finished):
     fails(2, "seed was 0, now 7", *arguments, "--seed", 7)
     said = "chat_template_args was None, now {'enable_thinking': False}"
     fails(2, said, *arguments, "--chat-template-args", "enable_thinking=false")
-    for strange in ("thinking", "enable_thinking=False"):
-        fails(2, "expected NAME=VALUE", *arguments, "--chat-template-args", strange)
+    fails(2, "expected NAME=VALUE", *arguments, "--chat-template-args", "enable_thinking=False")
 
 
 def test_report_shows_finished_runs(finished, tmp_path):
     out, _, _ = finished
-    assert "mean of 2 adapters" in run("report", out).stdout
     found = json.loads(run("report", out, out / "one", "--against", "base", "--json").stdout)
     assert len(found["results"]) == 6
     labels = ["base", "one", "second", "mean of 2 adapters", "weakest adapter", "best adapter"]
     assert [row["label"] for row in found["table"]["rows"]] == labels
     assert len(found["comparisons"]) == 4
     assert "| --- |" in run("report", out, "--format", "markdown").stdout
-    compared = run("report", out, "--against", "one").stdout.splitlines()
-    assert compared[-1].split()[:3] == ["second", "one", "gsm8k"]
     fails(2, "did you mean 'one'", "report", out, "--against", "on")
     fails(2, "--measure maj@k needs a number", "report", out, "--measure", "maj@k")
     fails(2, "no finished result", "report", tmp_path)
     fails(2, "no folder", "report", tmp_path / "absent")
-    for name in ("samples.jsonl", "verdicts.jsonl", "prompts.jsonl"):
-        (tmp_path / name).touch()
-    for text, message in (('{"adapter": "x"}', "not a result of `evals run`"), ("{", "is damaged")):
-        (tmp_path / "result.json").write_text(text)
-        fails(2, message, "report", tmp_path)
 
 
 def grading(folder, *answers):
@@ -166,32 +149,13 @@ def test_outputs_are_tried_before_the_work(tmp_path, data):
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_start_that_fails_leaves_no_folders(tmp_path, model_folder, data, monkeypatch):
-    model, out = tmp_path / "model", tmp_path / "runs" / "out"
-    shutil.copytree(model_folder, model, ignore=shutil.ignore_patterns("tokenizer*"))
-    fails(2, "no tokenizer that works", "run", "--model", model, *data, "--out", out)
-
-    def stopped(*_):
-        raise EngineStopped("the engine is gone")
-
-    monkeypatch.setattr("lora_evo.model.hf_engine.HFEngine.generate", stopped)
-    fails(1, "is gone", "run", "--model", model_folder, *data, "--out", out)
-    assert list(tmp_path.iterdir()) == [model]
-
-
 def test_wrong_use_is_one_line_and_exit_code_two(tmp_path, data, model_folder, adapter_folders):
     out = tmp_path / "out"
     start = ("run", "--model", model_folder, "--limit", 1, *data)
     fails(2, "no adapter folder", *start, "--adapter", tmp_path / "absent", "--out", out)
-    fails(2, "--n", *start, "--n", -1, "--out", out)
     fails(2, "add --temperature", *start, "--n", 2, "--out", out)
-    fails(2, "add --temperature", *start, "--top-k", 2, "--out", out)
-    fails(2, "--top-p", *start, "--top-p", 0, "--out", out)
-    for option in ("--temperature", "--top-p"):
-        fails(2, "cannot be sampled with", *start, "--temperature", 1, option, "nan", "--out", out)
+    fails(2, "cannot be sampled with", *start, "--temperature", "nan", "--out", out)
     fails(2, "--grader is of questions of your own", *start, "--grader", "exact", "--out", out)
-    of_taskset = (*start[:5], "--benchmark", "verifiers:lost=lost.toml", "--grader", "exact")
-    fails(2, "--grader is of questions of your own", *of_taskset, "--out", out)
     own = ("--benchmark", f"mine={data[3].partition('=')[2]}", "--grader", "math")
     fails(2, "names its own data", *start[:5], *own, "--data", "other.jsonl", "--out", out)
     fails(2, "no prompt shows examples", *start, "--examples", "lost.jsonl", "--out", out)
@@ -202,55 +166,20 @@ def test_wrong_use_is_one_line_and_exit_code_two(tmp_path, data, model_folder, a
     assert not list(out.rglob("result.json"))
 
 
-def test_an_engine_that_is_not_installed_is_refused_in_one_line(monkeypatch, tmp_path):
-    monkeypatch.setattr("lora_evo.model.vllm_server.find_spec", lambda name: None)
-    command = ("run", "--model", "nano", "--engine", "vllm", "--benchmark", "gsm8k")
-    fails(2, "error: the vllm engine needs vLLM", *command, "--out", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
 def test_list_doctor_and_version():
     rows = json.loads(run("list", "--json").stdout)
     assert [row["name"] for row in rows][:12] == [*CODE, *CRUXEVAL, *MATH]
     assert rows[0]["tasks"] == [164]
-    assert "azr-boxed" in rows[9]["recipes"]  # rows after the tenth are of other distributions
-    assert "gsm8k" in run("list").stdout
     found = json.loads(run("doctor", "--json").stdout)
     assert {"python", "torch", "transformers"} <= set(found["versions"])
-    assert "device" in run("doctor").stdout
     assert "evals" in run("--version").stdout
-
-
-def test_an_adapter_that_peft_must_merge_is_refused_with_the_way_out(
-    model_folder, adapter_folders, data, tmp_path
-):
-    folder = shutil.copytree(adapter_folders["one"], tmp_path / "dora")
-    config = json.loads((folder / "adapter_config.json").read_text()) | {"use_dora": True}
-    (folder / "adapter_config.json").write_text(json.dumps(config))
-    asked = ("run", "--model", model_folder, "--adapter", folder, *data, "--out", tmp_path / "out")
-    fails(2, "merge it into its base in PEFT (merge_and_unload) and use that model", *asked)
-    assert not (tmp_path / "out").exists()
-
-
-def test_commands_are_listed_and_completed():
-    lists_whole_sentences(main)
-    assert "plain,report" in completed(main, "evals re")
-    assert "plain,--benchmark" in completed(main, "evals run --be")
-    assert "plain,azr-boxed" in completed(main, "evals run --recipe azr")
-    assert "default: the recipe's, mostly 1" in " ".join(run("run", "--help").stdout.split())
-
-
-def test_samples_of_another_benchmark_are_no_files_of_evalplus(finished):
-    out, _, _ = finished
-    fails(2, "evalplus has no gsm8k", "report", out / "one" / "gsm8k", "--format", "evalplus")
-    fails(2, "found 2 results", "report", out / "one", "--format", "evalplus")
 
 
 def test_signals_stop_a_command_and_are_given_back():
     stops_and_gives_back(Commands)
 
 
-@pytest.mark.parametrize("lost", [0, 1, 6, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("lost", [0, 1, 6])
 def test_what_the_sandbox_fails_on_is_no_result_of_grade(lost, tmp_path, monkeypatch):
     """lost: of ten samples; 0 stands for a sandbox that fails on every program."""
     executing_fails(monkeypatch, b"seven" if lost else b"")
@@ -275,15 +204,6 @@ def test_what_the_sandbox_fails_on_is_no_result_of_grade(lost, tmp_path, monkeyp
         assert result.stdout == ""
         assert (f"{lost} of 10 samples were not judged" in line) == (lost > 0)
         assert ("type the same command again" in line) == (lost > 0)
-
-
-def test_run_tries_the_sandbox_before_it_loads_a_model(tmp_path, monkeypatch):
-    executing_fails(monkeypatch)
-    row = {"id": "a", "code": "def f(x):\n    return x", "input": "1", "output": "1"}
-    data, nothing = write_rows(tmp_path / "data", [row]), tmp_path / "absent"
-    asked = ("--data", data, "--model", nothing, "--out", tmp_path / "out")
-    fails(1, "a test program ended with sandbox_error", "run", "--benchmark", "cruxeval_i", *asked)
-    fails(2, str(nothing), "run", "--benchmark", "cruxeval_o", *asked)  # values need no sandbox
 
 
 def test_closed_streams_change_no_exit_code(finished, tmp_path):
