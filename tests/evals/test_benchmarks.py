@@ -10,7 +10,7 @@ from evals_commands import fails, run
 from json_lines import read_rows, write_rows
 from sums import Chat, TableEngine
 
-from evals import RECIPES, Data, EvalsError, Grading, Sample, catalog, evaluate, load_benchmark
+from evals import RECIPES, Data, Grading, Sample, catalog, evaluate, load_benchmark
 from lora_evo.model import Rollout
 
 GSM8K = [
@@ -47,9 +47,7 @@ def test_functions_are_asked_and_right_is_base_and_plus(functions, tmp_path):
     )
     (result,) = evaluate(engine, benchmark, out=tmp_path)
     assert (result.row()["rate"], result.row()["base_rate"]) == (0.5, 1.0)
-    assert result.as_json()["levels"] == {}
     assert not any(request.special_tokens for request in engine.asked)
-    assert engine.asked[0].prompt.startswith("<user>Please provide")
     folder = tmp_path / "base" / "humaneval_plus"
     verdicts = read_rows(folder / "verdicts.jsonl")
     assert [(v["base"], v["plus"], v["failed_test"]) for v in verdicts] == [
@@ -63,13 +61,8 @@ def test_functions_are_asked_and_right_is_base_and_plus(functions, tmp_path):
         "task_id": "HumanEval/1001",
         "solution": "def double(x):\n    return [x, x]",
     }
-    again = run(
-        *("grade", "humaneval_plus", samples, "--data", functions, "--out", tmp_path / "verdicts")
-    )
+    again = run("grade", "humaneval_plus", samples, "--data", functions, "--out", tmp_path / "v")
     assert "1 of 2 samples right" in again.stdout
-    settings = json.loads((folder / "settings.json").read_text())
-    assert (settings["recipe"], settings["template"]["mode"]) == ("chat", "chat")
-    assert "{prompt}" in settings["template"]["text"]
 
 
 def test_a_completion_continues_where_the_prompt_ends(functions, tmp_path):
@@ -102,27 +95,6 @@ def test_contest_programs_by_both_rules(contest, tmp_path):
     assert (azr.overall.value, azr.row()["ill_formed"]) == (1.0, 0.0)
     (official,) = evaluate(engine, benchmark, out=tmp_path)
     assert official.overall.value == 0.5  # the fence of the first must stand on a line of its own
-    assert official.settings["grading"] == {}
-    first = read_rows(tmp_path / "base" / "livecodebench" / "verdicts.jsonl")[0]
-    assert first["status"] == "fail"
-
-
-def test_a_program_of_megabytes_is_ill_formed_and_not_run(contest, tmp_path):
-    rows = [{"id": "p1", "response": f"{FENCE}\n" + "x = 1\n" * 400_000 + FENCE}]
-    samples, out = write_rows(tmp_path / "s.jsonl", rows), tmp_path / "v.jsonl"
-    assert run("grade", "livecodebench", samples, "--data", contest, "--out", out).exit_code == 0
-    (verdict,) = read_rows(out)
-    assert "a program of 2399999 characters" in verdict["reason"]
-    assert verdict["extracted"] is None
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [("livecodebench", "cannot be chosen in a file"), ("gsm8k", "gsm8k has no releases")],
-)
-def test_a_release_is_of_livecodebench_on_the_hub(contest, name, message):
-    with pytest.raises(EvalsError, match=message):
-        load_benchmark(name, Data(contest, "release_v5"))
 
 
 MADE_UP = (
@@ -165,9 +137,7 @@ ANSWERED = {
         (
             "<think> I take it as a task.\nQuestion: is 1 + 1 it? \\boxed{7}\nProblem: no </think> "
             "<answer> 2 </answer>",
-            "Is it <answer> 7 </answer>?\nQuestion: sure? </think> <answer> 2 </answer>",
             "Problem: 1 + 1.\nUsers: 2\nQuestion: what is it?\n<answer> 2 </answer>",
-            "<answer> 7 </answer>, no: <answer> 2 </answer>",
             "x" * 30_000 + "\n<answer> 2 </answer>\nQuestion: next?\n<answer> 7 </answer>",
         ),
     ),
@@ -234,7 +204,6 @@ DRAFTS = {
     "livecodebench": (
         [SUM], f"{FENCE}python\nprint(sum(map(int, input().split())))\n{FENCE}\n",
     ),
-    "cruxeval_o": ([CRUX], "[ANSWER]assert f(2) == 2[/ANSWER]"),
     "cruxeval_i": ([CRUX], "[ANSWER]assert f(2) == 2[/ANSWER]"),
 }  # fmt: skip
 
@@ -262,23 +231,18 @@ def test_data_that_cannot_be_used_is_one_line(functions, tmp_path):
         ("absent.jsonl: No such file", ("humaneval_plus", "--data", tmp_path / "absent.jsonl")),
         ("is for one of", ("humaneval_plus,mbpp_plus", "--data", functions)),
         ("gsm8k is not asked for", ("mbpp_plus", "--data", f"gsm8k={functions}")),
-        ("two files", ("mbpp_plus", "--data", functions, "--data", functions)),
         ("lacks the texts", ("livecodebench", "--data", functions)),
-        ("did you mean 'azr'", ("mbpp_plus", "--recipe", "azt")),
     ):
         fails(2, message, *model, *arguments)
 
 
 def test_another_package_adds_a_benchmark(tmp_path, monkeypatch):
-    (tmp_path / "more_sums.py").write_text(
-        "from sums import sums as load\ndef nothing(data):\n    return 4\n"
-    )
+    (tmp_path / "more_sums.py").write_text("from sums import sums as load\n")
     folder = tmp_path / "sums-1.0.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: sums\nVersion: 1.0\n")
     (folder / "entry_points.txt").write_text(
         "[evals.benchmarks]\nsums = more_sums:load\nbroken = more_sums:absent\n"
-        "odd = more_sums:nothing\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "more_sums", raising=False)
@@ -287,13 +251,7 @@ def test_another_package_adds_a_benchmark(tmp_path, monkeypatch):
         (result,) = evaluate(TableEngine({"3 + 3 =": " 6"}), "sums")
         assert (result.row()["solved"], result.row()["tasks"]) == (1, 20)
         rows = {row["name"]: row for row in json.loads(run("list", "--json").stdout)}
-        assert (rows["sums"]["tasks"], rows["sums"]["description"]) == ([20], "sums")
-        assert rows["broken"]["tasks"] == []
+        assert (rows["sums"]["tasks"], rows["broken"]["tasks"]) == ([20], [])
         assert "cannot be loaded" in rows["broken"]["description"]
-        assert "\nsums (20 tasks; more_sums)\n    sums\n" in run("list").stdout
-        with pytest.raises(EvalsError, match="cannot be loaded"):
-            load_benchmark("broken")
-        with pytest.raises(EvalsError, match=r"gave int; expected an evals\.Benchmark"):
-            load_benchmark("odd")
     finally:
         catalog.added_benchmarks.cache_clear()

@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 from evalplus_problems import DOUBLE, HALF, ROOT, SEEK, SHARED, problem, row
 
-from evals import EvalsError
 from evals.code import evalplus_grader as grading
 from evals.code.evalplus import sanitize
 from evals.code.evalplus_grader import FunctionGrader
-from evals.code.evalplus_problems import read_problem
 from evals.code.programs import extract_program
 from evals.question import ProgramOutcome
 from evals.recipes import Limits
@@ -50,15 +48,6 @@ def test_a_loop_fails_by_its_own_processor_time(grader):
     base, _ = grader.grade(TASK, "def double(x):\n    while True:\n        pass")
     assert (base.status, base.failed_test) == ("fail", 0)
     assert "processor time" in base.reason
-
-
-def test_long_outputs_are_compared_by_rule_too(grader):
-    body = "(n):\n    return [0.5] * n\n"
-    task = problem(row("HumanEval/1003", "many", body, base_input=[[9000]]))
-    near = "def many(n):\n    return [0.5 + 1e-9] * n"
-    far = "def many(n):\n    return [0.5] * (n - 1) + [0.6]"
-    assert grader.grade(task, near)[0].status == "pass"
-    assert grader.grade(task, far)[0].status == "fail"
 
 
 def test_a_failing_reference_counts_for_no_one(grader):
@@ -107,21 +96,6 @@ def test_arguments_of_mbpp_get_their_python_types():
     assert arguments("Mbpp/722", {"a": [1, 2]}, 3) == ({"a": (1, 2)}, 3)
     assert arguments("Mbpp/9", [1, [2]]) == ([1, [2]],)
     assert problem(row("Mbpp/793", "last", "(a):\n    return a\n", plus_input={})).plus_input == ()
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        (DOUBLE | {"prompt": 3}, "prompt cannot be 3"),
-        (DOUBLE | {"plus_input": [1]}, "list of lists"),
-        (DOUBLE | {"atol": "x"}, "atol"),
-        (SHARED | {"base_input": [[1, 2]]}, "do not fit Mbpp/2"),
-    ],
-)
-def test_rows_that_are_no_problems(row, message):
-    name = "mbpp_plus" if row["task_id"] == "Mbpp/2" else "humaneval_plus"
-    with pytest.raises(EvalsError, match=message):
-        read_problem(row, name)
 
 
 PROGRAM = "def f(x):\n    return x + 1"

@@ -91,11 +91,9 @@ def test_adapters_share_batches_and_seeds(tmp_path):
     assert len(set(seeds[0])) == 40
     runs = read_runs(tmp_path)
     assert runs == [replace(run, prompts=dict(run.prompts)) for run in results]
-    assert [run.row()["adapter"] for run in runs] == ["base", "s0"]
     assert [run.row()["rate_level_2"] for run in runs] == [1.0, 1.0]
     rows = [row for run in runs for row in run.rows()]
-    assert {row["prompt"] for row in rows} == set(GOLD)
-    assert {row["response"] for row in rows} == set(GOLD.values())
+    assert {row["prompt"]: row["response"] for row in rows} == GOLD
 
 
 def test_an_interrupted_run_resumes_to_the_same_bytes(tmp_path):
@@ -166,9 +164,8 @@ class Narrow(TableEngine):
         return request
 
 
-@pytest.mark.parametrize("adapters", [[None], [None, "s0", "s1"]])
-def test_a_prompt_that_does_not_fit_counts_as_wrong(tmp_path, adapters):
-    engine = Narrow(GOLD)
+def test_a_prompt_that_does_not_fit_counts_as_wrong(tmp_path):
+    engine, adapters = Narrow(GOLD), [None, "s0", "s1"]
     runs = evaluate(engine, sums(), adapters, out=tmp_path)
     assert len(engine.asked) == 10 * len(adapters)
     for run in runs:
@@ -179,8 +176,7 @@ def test_a_prompt_that_does_not_fit_counts_as_wrong(tmp_path, adapters):
     again = Narrow({})
     assert evaluate(again, sums(), adapters, out=tmp_path) == runs
     notes = table_of(read_runs(tmp_path))[1].notes
-    count = 10 * len(adapters)
-    assert f"sums: of {count} samples the prompt does not fit, which counts as wrong" in notes
+    assert "sums: of 30 samples the prompt does not fit, which counts as wrong" in notes
 
 
 class EchoEngine(TableEngine):
@@ -255,17 +251,7 @@ def test_top_p_and_top_k_reach_the_engine_and_the_settings(tmp_path):
     result = ask(engine, tmp_path, limit=4, top_p=0.9, top_k=5)
     assert {(r.top_p, r.top_k) for r in engine.asked} == {(0.9, 5)}
     assert (result.settings["top_p"], result.settings["top_k"]) == (0.9, 5)
-    with pytest.raises(SettingsChanged, match=r"top_k was 5, now None; top_p was 0.9, now 0.8"):
-        ask(engine, tmp_path, limit=4, top_p=0.8)
     assert not {"top_p", "top_k"} & set(ask(engine, limit=4).settings)
-    with pytest.raises(EvalsError, match="top-p and top-k do nothing at temperature 0"):
-        ask(engine, temperature=0, n=1, top_k=5)
-
-
-def test_a_limit_takes_from_every_level():
-    assert sorted(q.id for q in sums().part(3)) == ["sums/0", "sums/1", "sums/10"]
-    assert len(replace(sums(), sorted=False).part(12)) == 12
-    assert sums().part(None) == list(sums().questions)
 
 
 TWICE = "def twice(x):\n    return 2 * x\n"
@@ -321,17 +307,13 @@ P0 = '{"id": "p0", "response": "x"}'
     ("lines", "said"),
     [
         ([P0, "{"], "line 2: not JSON"),
-        ([P0, "[1]"], "line 2: found list"),
         ([P0, '{"id": "p1"}'], "line 2: expected an object with id, response"),
         ([P0, '{"id": "p1", "response": 3}'], "line 2: response cannot be 3"),
-        ([P0, '{"id": "p1", "response": "x", "sample": -1}'], "sample cannot be -1"),
         ([P0, '{"id": "p1", "response": "x", "truncated": 1}'], "truncated cannot be 1"),
         ([P0, '{"id": "p0", "response": "x", "sample": 0}'], "line 2: .* came before"),
         (['{"task_id": "x", "solution": 3}'], "line 1: neither solution nor completion"),
-        (['{"task_id": "x", "solution": ""}'], "humaneval_plus has no task 'x'|holds no samples"),
         (['{"id": "x", "response": "y"}'], "humaneval_plus has no task 'x'"),
         (['{"doc_id": 1, "resps": [["a"]]}'], "found fields doc_id, resps; expected"),
-        (['{"question": "q", "answer": "a"}'], "found fields question, answer; expected"),
         ([], "holds no samples"),
     ],
 )

@@ -1,7 +1,6 @@
 """Grading LiveCodeBench samples; and scripts that try to pass without solving the problem."""
 
 import tomllib
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -10,9 +9,6 @@ from livecodebench_problems import question
 
 from code_verifier import ScriptRunner
 from evals.code.livecodebench import grade_program
-from evals.question import ProgramOutcome, Question
-
-Grader = Callable[[Question, str], ProgramOutcome]
 
 DOUBLE = question([("3\n1\n2\n3\n", "2\n4\n6\n"), ("1\n5\n", "10\n")])
 SUM = question([("[1, 2]\n3", "[6, 3]"), ("[]\n1", "[1, 1]")], "add")
