@@ -1,4 +1,4 @@
-"""On Windows and macOS math is graded and reported; what needs a sandbox says so."""
+"""On Windows and macOS math is graded and reported."""
 
 import pytest
 from elsewhere import elsewhere
@@ -41,20 +41,3 @@ main(["report", sys.argv[1], "--html", sys.argv[1] + "/page.html"])
     assert done.stderr.count("cannot be locked") == 1
     assert "GSM8K" in elsewhere(program, tmp_path / "scores", after=THEIRS).stdout
     assert (tmp_path / "scores" / "page.html").stat().st_size
-
-
-@pytest.mark.slow
-def test_code_is_refused_in_one_line(tmp_path):
-    problem = {"code": "def f(x):\n    return x", "input": "1", "output": "1", "id": "sample_0"}
-    data = write_rows(tmp_path / "data", [problem])
-    samples = write_rows(
-        tmp_path / "in", [{"id": "sample_0", "response": "[ANSWER] assert f(1) == 1 [/ANSWER]"}]
-    )
-    program = """
-from evals.cli import main
-main(["grade", "cruxeval_i", sys.argv[1], "--data", sys.argv[2], "--out", sys.argv[3]])
-"""
-    done = elsewhere(program, samples, data, tmp_path / "out", after=THEIRS, platform="darwin")
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("error: the sandbox needs Linux"), done
-    assert not (tmp_path / "out").exists()

@@ -55,9 +55,6 @@ def test_evalplus_chat_begins_the_answer_for_the_model():
         "<|assistant|>Below is a Python script with a self-contained function that solves the "
         "problem and passes corresponding tests:\n```python\n"
     )
-    template = RECIPES["evalplus"].template("mbpp_plus")
-    assert template.stop[-1] == "\n```\n"
-    assert (template.max_tokens, template.tabs) == (768, 4)
 
 
 def test_livecodebench_has_two_forms():
@@ -206,7 +203,6 @@ def test_a_recipe_of_ones_own_shows_examples(more, numbers, tmp_path):
     ("text", "message"),
     [
         ("", "no file of one recipe"), ("a = ", "no file of one recipe"),
-        (RECIPE.format(more="strange = 1"), "strange"),
         (RECIPE.format(more="shots = 9").replace("shots = 2\n", ""), "9 examples .* found 6 rows"),
         (RECIPE.format(more='examples_file = "lost"'), "lost"),
         (RECIPE.format(more="").replace("gsm8k", "math500"), "no template for 'gsm8k'"),
@@ -219,28 +215,3 @@ def test_a_recipe_that_cannot_be_used_is_refused_in_one_line(text, message, tmp_
     with pytest.raises((EvalsError, OSError), match=message) as caught:
         make_plan(benchmark, recipe=str(recipe)).prompts(None)
     assert "\n" not in str(caught.value)
-
-
-def test_examples_may_hold_numbers_and_no_lists(tmp_path):
-    (tmp_path / "mine.toml").write_text(RECIPE.format(more=""))
-    benchmark = load_benchmark("gsm8k", Data(rows_of(tmp_path / "test.jsonl", 0, 1)))
-    rows = [{"question": "a", "answer": 5}, {"question": "b", "answer": 0.5}]
-    settings = {
-        "recipe": str(tmp_path / "mine.toml"),
-        "examples": write_rows(tmp_path / "rows", rows),
-    }
-    prompt = make_plan(benchmark, **settings).prompts(None)["0"]
-    assert prompt.startswith("Q: a\nA: 5\nQ: b\nA: 0.5\n")
-    write_rows(tmp_path / "rows", [*rows[1:], {"question": "b", "answer": [5]}])
-    with pytest.raises(EvalsError, match="the field 'answer' is of type list; expected a text"):
-        make_plan(benchmark, **settings).prompts(None)
-
-
-def test_recipes_of_lm_eval_end_in_the_question():
-    shown = {**FUNCTION, "question": "1 + 1?", "answer": "2"}
-    template = RECIPES["lm-eval"].template("math500")
-    text = render(RECIPES["lm-eval"], "math500", shown, shots=template.examples)
-    assert text.startswith("Problem:\nFind the domain of the expression  $\\frac{\\sqrt{x-2}}")
-    assert text.endswith("I hope it is correct.\n\nProblem:\n1 + 1?\n\nSolution:")
-    assert text.count("Problem:") == 5
-    assert render(RECIPES["lm-eval"], "humaneval_plus", shown) == FUNCTION["prompt"]
