@@ -11,7 +11,7 @@ from sums import TableEngine, sums
 
 from evals import EvalsError, Group, evaluate
 from evals.members import BASE
-from evals.page import page_text, questions
+from evals.page import page_text
 from evals.run import read_runs
 from evals.side_by_side import table_of
 from lora_evo.model import Rollout
@@ -59,14 +59,6 @@ def test_the_page_shows_every_sample_and_runs_nothing_of_theirs(home):
     assert page_text(*table_of(read_runs(home))) == text
 
 
-def test_questions_that_do_not_fit_are_counted(home):
-    runs = read_runs(home / "base", home / "other", home / "base")
-    assert len(runs) == 2
-    some, left_out = questions(runs, 4000)
-    assert len(some) + left_out == 12
-    assert left_out
-
-
 def test_the_command_writes_it_with_comparisons_and_names_for_every_sign(tmp_path):
     groups = {"s0": Group("student", "mine"), "t0": Group("teacher", "mine"), "lone": None}
     asked = {"n": 2, "temperature": 1.0, "limit": 6, "groups": groups, "out": tmp_path / "out"}
@@ -77,25 +69,14 @@ def test_the_command_writes_it_with_comparisons_and_names_for_every_sign(tmp_pat
     text = path.read_text()
     page = Page(text)
     words = " ".join(page.text.split())
-    assert text.startswith("<!DOCTYPE html>")
-    assert "3 adapters of this model on 1 benchmark: how many tasks each solves, how they" in words
     assert "Compared with s0, task by task" in words
-    assert (
-        "pass@2: chance that one of 2 samples is right, mean over tasks; in brackets: 95 %" in words
-    )
+    assert "pass@2: chance that one of 2 samples is right, mean over tasks; in brackets:" in words
     assert "base grey, student blue, teacher orange, adapter green" in words
-    pairs = json.loads(run("report", tmp_path / "out", "--against", "s0", "--json").stdout)
-    assert {pair["adapter"] for pair in pairs["comparisons"]} == {"base", "lone", "t0"}
     charts = json.loads(text.split('id="charts">')[1].partition("</script>")[0])
-    charts = {name: charts[name] for name in ("score: sums", "difference: sums")}
-    assert {chart["width"] for chart in charts.values()} == {"container"}
-    axes = [str(chart) for chart in charts.values()]
-    titles = ("pass@2, % of tasks", "points above s0")
-    assert all(title in axis for title, axis in zip(titles, axes, strict=True))
+    for name, title in (("score", "pass@2, % of tasks"), ("difference", "points above s0")):
+        assert title in str(charts[f"{name}: sums"])
     named = [attrs["title"] for tag, attrs in page.tags if tag == "span" and "title" in attrs]
     assert named[:4] == ["base", "lone", "s0", "t0"]
-    assert page.count("i") == len(named) == 6 * 4
-    assert page.count("span", "mark") >= 2 * 6 * 4
     assert all(word in page.text for word in ("✓ right", "✗ wrong", "∅ ill-formed", "? not graded"))
     table = tmp_path / "table.csv"
     args = ("report", tmp_path / "out", "--csv", table, "--against", "base", "--json")
@@ -105,17 +86,6 @@ def test_the_command_writes_it_with_comparisons_and_names_for_every_sign(tmp_pat
     assert {row.split(",")[0] for row in table.read_text().splitlines()[1:]} == {"pass^1", "pass^2"}
     assert run("report", tmp_path / "out", "--k", "2", "--measure", "maj@k").stdout.count("maj@2")
     fails(2, "found '1,x'; expected whole numbers", "report", tmp_path / "out", "--k", "1,x")
-    unknown = tmp_path / "unknown.html"
-    fails(2, "no results of 's7'", "report", tmp_path / "out", "--html", unknown, "--against", "s7")
-    assert not unknown.exists()
-
-
-def test_without_a_comparison_or_a_role_the_page_says_nothing_of_them(home):
-    text = page_text(*table_of(read_runs(home)))
-    assert "Compared with" not in text
-    assert "selfplay" not in Page(text).text
-    runs = [replace(run, verdicts=()) for run in read_runs(home)]
-    assert "Scores" not in Page(page_text(*table_of(runs))).text
 
 
 def test_what_is_not_judged_stands_in_table_charts_and_comparisons(home):
@@ -146,15 +116,12 @@ def test_files_that_do_not_fit_together_are_refused(home, tmp_path):
     with pytest.raises(EvalsError, match=r"verdicts.jsonl, line 1: expected an object"):
         read_runs(copy)
     done = run("report", home, copy, "--json")
-    assert done.exit_code == 1
+    assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
     assert done.stderr.startswith(f"error: {verdicts}, line 1: expected an object")
-    assert done.stderr.count("\n") == 1
     assert len(json.loads(done.stdout)["results"]) == len(read_runs(home))
 
 
-def test_results_that_were_asked_in_other_ways_are_named_and_other_questions_not_compared(
-    tmp_path,
-):
+def test_results_asked_in_other_ways_are_named_and_other_questions_not_compared(tmp_path):
     for name, changes in {"a": {}, "b": {"n": 2, "temperature": 1.0}, "c": {}}.items():
         benchmark = replace(sums(), content_hash="second" if name == "c" else "first")
         evaluate(Words({}), benchmark, [None, "s0"], out=tmp_path / name, **changes)

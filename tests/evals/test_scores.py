@@ -14,7 +14,6 @@ from verdicts_of_one import compare, estimate
 from evals import EvalsError, Group, Row, SampleVerdict, build_table, tables
 from evals.recipes import CODE, MATH
 from evals.scores import (
-    Verdicts,
     adjust,
     average,
     averages,
@@ -24,8 +23,6 @@ from evals.scores import (
     score_members,
 )
 from evals.tables import as_markdown, as_text
-
-Results = dict[str, dict[str, Verdicts]]
 
 
 def verdicts(*samples):
@@ -192,21 +189,6 @@ def test_rows_and_columns_are_the_papers():
     assert [line[0].kind for line in alone.lines] == ["base", "member"]
 
 
-def test_text_is_aligned_and_notes_say_what_is_missing():
-    lines = repr(table()).splitlines()
-    titles = ["avg@n, %", "sums", "HEval+", "GSM8K", "code avg", "math avg", "total avg"]
-    assert re.split(r"\s{2,}", lines[0]) == titles
-    assert re.split(r"\s{2,}", re.sub(r" \([\d.-]+\)", "", lines[1])) == [
-        "Qwen", "-", "40.0", "30.0", "40.0†", "30.0†", "35.0†",
-    ]  # fmt: skip
-    low, high = re.findall(r"s_0 .*? 60\.0 \(([\d.]+)-([\d.]+)\)", lines[2])[0]
-    assert float(low) < 60 < float(high)
-    assert set(lines[4]) == {"-"}
-    assert "† the code average is without mbpp_plus, livecodebench" in lines
-    assert "intervals of groups resample problems, not members" in lines
-    assert lines[-1].startswith("avg@n: share of right samples, mean over tasks; in brackets: 95 %")
-
-
 def test_limited_runs_are_marked_in_every_average_they_enter():
     found = table(partial=[("s_0", "gsm8k")])
     marked = {name for name, row in cells(found, "s_0").items() if row.partial}
@@ -219,11 +201,8 @@ def test_limited_runs_are_marked_in_every_average_they_enter():
 
 
 def test_markdown_survives_names_with_markup():
-    lines = as_markdown(table()).splitlines()
-    assert lines[1] == "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
-    assert lines[4].startswith("| s\\|1 | 10.0")
-    cells = [len(re.findall(r"(?<!\\)\|", line)) for line in lines if line.startswith("|")]
-    assert set(cells) == {8}
+    lines = [line for line in as_markdown(table()).splitlines() if line.startswith("|")]
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {8}
     found = as_markdown(build_table({"<b>`x`</b>": {"gsm8k": share(1)}}))
     assert "&lt;b&gt;\\`x\\`&lt;/b&gt;" in found
 
@@ -250,38 +229,16 @@ def test_what_is_not_judged_stands_with_every_number_that_lacks_it():
     assert lines["c"] == ["-", "- 3 not judged", "-", "- 3 not judged", "- 3 not judged"]
     assert lines["mean of 3 adapters"][1].endswith(" 5 not judged")
     assert "no sample of c has a verdict: gsm8k" in found.notes
+    assert "members were not graded on the same problems: gsm8k" in found.notes
     assert "samples without a verdict, not counted: 5" in found.notes
-    assert "3 not judged" in as_markdown(found)
     del results["c"]
     compared = build_table(results, against="b")
-    (of_code, difference) = sorted(compared.differences, key=lambda row: row.ungraded)
+    difference = max(compared.differences, key=lambda row: row.ungraded)
     assert (difference.problems, difference.wins, difference.ungraded) == (2, 2, 2)
     assert tables.pair_cells(difference)[1].endswith(" 2 not judged")
-    assert not tables.pair_cells(of_code)[1].endswith("judged")
     counts = {row["benchmark"]: row["ungraded"] for row in compared.differences_as_json()}
     assert counts == {"gsm8k": 2, "humaneval_plus": 0}
     assert "comparisons count only tasks that are judged on both sides" in compared.notes
-
-
-def test_notes_name_what_has_no_verdict():
-    strange = {
-        "a": {"gsm8k": {"p": [True, None]}, "aime24": {"p": [None]}},
-        "b\nc": {"gsm8k": {"q": [False]}},
-    }
-    found = build_table(strange)
-    assert set(found.notes) >= {
-        "samples without a verdict, not counted: 1",
-        "no sample has a verdict: aime24",
-        "members were not graded on the same problems: gsm8k",
-    }
-    assert "b c" in as_text(found)
-    assert re.search(r"a +100\.0 \([\d.-]+\) 1 not judged ", as_text(found))
-    assert re.search(r"mean of 2 adapters +50\.0 \([\d.-]+\) 1 not judged ", as_text(found))
-    extremes = {row.kind: row.ungraded for row in found.rows}
-    assert (extremes["weakest"], extremes["best"]) == (0, 1)
-    with pytest.raises(EvalsError, match="run or grade one first"):
-        build_table({"a": {"gsm8k": {"p": [None]}}})
-    assert build_table({"a": {"gsm8k": {"p": [True, False]}}}, k=2).measure == "pass@2"
 
 
 def test_a_score_has_one_interval_whatever_stands_beside_it():
@@ -348,5 +305,4 @@ def test_csv_has_every_score_and_difference():
     line = next(row for row in rows if row["label"] == "s0" and row["column"] == "gsm8k")
     assert (line["value"], line["role"], line["run"]) == ("0.4", "student", "mine")
     (pair,) = [row for row in rows if row["against"]]
-    assert float(pair["p"]) == one.differences[0].p
-    assert (pair["wins"], pair["value"]) == ("1", str(one.differences[0].value))
+    assert (pair["wins"], float(pair["p"])) == ("1", one.differences[0].p)
