@@ -1,21 +1,25 @@
 """Runs on tasksets of `verifiers`: one of ours, one whose rewards misbehave, and wrong ones."""
 
+import json
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from evals_commands import run as run_evals
-from json_lines import read_rows, write_rows
+from click.testing import CliRunner
+from json_lines import read_rows
 
 from code_verifier import Sandbox, Tasksets
 from code_verifier.taskset_child import answer
 from evals import EvalsError
 from evals.catalog import load_named
+from evals.cli import main as evals
 from evals.recipes import render
 from selfplay.config import read_config
 from selfplay.files.record import read_run
-from selfplay.reports.run_page import summary
+from selfplay.reports.run_page import report, summary
 from selfplay.settings import assignment, put, read_preset
 from selfplay.tasks.held_out import tasks_of
 from selfplay.tasks.template import AZR
@@ -54,7 +58,7 @@ class Task(vf.Task[Data]):
         if told == "thought":
             message = trace.messages[-1]
             return float(message.reasoning_content == "hm" and trace.messages[0].role == "system")
-        values = {"nan": float("nan"), "large": 2e9, "seen": len(self.data.seen)}
+        values = {"nan": float("nan"), "none": None, "large": 2e9, "seen": len(self.data.seen)}
         return values.get(told, 2.0)
 
 class Config(vf.TasksetConfig):
@@ -68,10 +72,23 @@ class Odd(vf.Taskset[Task, Config]):
 class Bounded(Odd):
     MAX_REWARD = 2
 
+class Needy(vf.Task[Data]):
+    @vf.reward
+    async def runs(self, trace, runtime):
+        return 1.0
+
 class Tools(Odd):
     @classmethod
     def toolsets(cls, config):
         return [object()]
+
+class JudgedConfig(vf.TaskConfig):
+    judge: vf.JudgeConfig = vf.JudgeConfig()
+
+class Judged(vf.Task[Data, vf.State, JudgedConfig]):
+    @vf.reward
+    async def liked(self, trace):
+        return 1.0
 
 def taskset(task, prompt="1", **more):
     def load(self):
@@ -79,8 +96,12 @@ def taskset(task, prompt="1", **more):
     return type("Made", (vf.Taskset,), {"load": load, **more})
 
 Endless = taskset(Task, INFINITE=True)
+Runtime = taskset(Needy)
+Judge = taskset(Judged)
 Silent = taskset(vf.Task)
 Turns = taskset(Task, [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])
+Broken = type("Broken", (vf.Taskset,), {"load": lambda self: 1 // 0})
+Empty = type("Empty", (vf.Taskset,), {"load": lambda self: []})
 """
 SMALL = (
     *("seed=1", "steps=4", "sandbox.workers=1", "sandbox.wall_s=60"),
@@ -152,6 +173,7 @@ def test_replies_are_scored_as_by_hand():
         ("leave", None, "SystemExit: 3"),
         ("die", None, "its process ended with code 7"),
         ("nan", None, "nan}; expected a finite number"),
+        ("none", None, "TypeError"),
         ("large", 1e9, "obey 1e+09"),
         ("write", 2.0, "obey 1, more 1"),
         ("read", 0.5, ""),
@@ -186,17 +208,22 @@ def test_a_score_is_a_share_of_the_largest_reward_and_rewards_have_a_time_limit(
         ("not_there", {}, "taskset 'not_there' not found"),
         ("odd:Odder", {}, "has no vf.Taskset Odder; expected an installed id or module:Class"),
         ("odd:Odd", {"cuont": 3}, "cuont Extra inputs are not permitted"),
+        ("odd:Odd", {"count": "x"}, "count Input should be a valid integer"),
         ("odd:Endless", {}, "it has no end; set a limit, such as rollout.taskset_limit"),
         ("odd:Tools", {}, "it has tools"),
         ("odd:Turns", {}, "turns of user, assistant; expected a user's text"),
+        ("odd:Runtime", {}, "runs needs a runtime"),
+        ("odd:Judge", {}, "it has judges, which need a server"),
         ("odd:Silent", {}, "its tasks have no @vf.reward"),
+        ("odd:Broken", {}, "ZeroDivisionError"),
+        ("odd:Empty", {}, "it has no task"),
     ],
 )
 def test_a_taskset_that_cannot_be_used_is_refused(name, values, said):
     assert said in answer({"name": name, "config": values, "limit": None})["error"]
 
 
-def test_students_learn_and_are_measured_on_a_share_that_is_held_out(whole):
+def test_students_learn_and_are_measured_on_a_share_that_is_held_out(whole, tmp_path):
     run = read_run(whole)
     assert run.kinds == ["taskset"]
     assert any(m.stepped for row in run.steps for m in row.members.values())
@@ -212,6 +239,8 @@ def test_students_learn_and_are_measured_on_a_share_that_is_held_out(whole):
         assert row["input"] in seeds
         for a in row["attempts"]:
             assert a["reward"] == (-1.0 if a["answer"] is None else a["score"])
+    report(whole, tmp_path / "page.html")
+    assert "def f(a):" in (tmp_path / "page.html").read_text()
     assert "on the tasks of verifiers:one_call" in summary(whole)
 
 
@@ -243,6 +272,15 @@ def test_a_second_taskset_is_held_out_and_guarded_and_may_be_measured_by_any_run
     assert list(measured["s0"].kinds) == ["code_o", "taskset"]
 
 
+def test_a_run_whose_rewards_fail_ends_with_their_cause(own, tmp_path):
+    (own / "failing.py").write_text(ODD.replace("told = trace.last_reply", "told = 'raise'"))
+    sets = ("rollout.tasks=verifiers:failing:Odd", "rollout.taskset.count=20", "eval.eval_every=0")
+    words = [part for text in (*SMALL, *sets) for part in ("--set", text)]
+    done = command("train", "--out", tmp_path / "run", "--quiet", *words)
+    assert done.exit_code == 1, done.output
+    assert "answers were not judged: TaskError: task Task scoring: ValueError: as" in done.stderr
+
+
 def test_a_changed_taskset_is_named_at_a_resume(own, tmp_path):
     module = own / "changing.py"
     module.write_text(ODD)
@@ -252,6 +290,11 @@ def test_a_changed_taskset_is_named_at_a_resume(own, tmp_path):
     done = command("resume", tmp_path / "run", "--quiet")
     assert done.exit_code == 2, done.output
     assert "or a taskset, are not those on which the run was measured before" in done.stderr
+
+
+def test_nothing_of_verifiers_is_imported_here():
+    code = "import sys, selfplay.training, evals; sys.exit('verifiers' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_taskset_that_differs_each_time_judges_nothing(own):
@@ -268,8 +311,11 @@ def test_adapters_are_measured_on_a_taskset(tmp_path):
     (tmp_path / "odd.toml").write_text("count = 3\n")
     name = f"verifiers:odd:Bounded={tmp_path / 'odd.toml'}"
     rows = [("odd:Bounded/0", "write"), ("odd:Bounded/1", "fine"), ("odd:Bounded/2", "raise")]
-    samples = write_rows(tmp_path / "in", [{"id": i, "response": r} for i, r in rows])
-    done = run_evals("grade", name, samples, "--out", tmp_path / "v.jsonl")
+    samples = tmp_path / "samples.jsonl"
+    samples.write_text("".join(json.dumps({"id": i, "response": r}) + "\n" for i, r in rows))
+    done = CliRunner().invoke(
+        evals, ["grade", name, str(samples), "--out", str(tmp_path / "v.jsonl")]
+    )
     assert done.exit_code in (0, 1), done.output
     verdicts = read_rows(tmp_path / "v.jsonl")
     assert [row["correct"] for row in verdicts] == [True, False, None]
@@ -300,8 +346,8 @@ def replies(tasks):
 def test_an_exported_taskset_scores_as_our_grader(tmp_path, monkeypatch):
     sets = [tasks_of(name) for name in ("nano_code_o", "nano_code_i", "nano_code_f")]
     tasks = [task for three in zip(*sets, strict=False) for task, _ in three][:100]
-    file = write_rows(tmp_path / "tasks.jsonl", [task.to_row() for task in tasks])
-    out = tmp_path / "my_tasks"
+    file, out = tmp_path / "tasks.jsonl", tmp_path / "my_tasks"
+    file.write_text("".join(json.dumps(task.to_row()) + "\n" for task in tasks))
     assert "100 tasks" in worked("export-taskset", file, out)
     refused(command("export-taskset", file, out), "exists")
     refused(command("export-taskset", file, tmp_path / "My-tasks"), "cannot be a taskset's id")
@@ -322,3 +368,14 @@ def test_an_exported_taskset_scores_as_our_grader(tmp_path, monkeypatch):
             scores.append(ours)
     assert len(scores) == 100
     assert 30 < sum(score == 1.0 for score in scores) < 80
+
+
+def test_the_tasks_of_a_run_become_a_taskset(tmp_path):
+    run = tmp_path / "run"
+    own = ("rollout.tasks=null", "teachers=1", "rollout.kinds=[code_o]", "eval.eval_every=0")
+    train(config(*own, "steps=1"), run)
+    worked("export-taskset", run, tmp_path / "written")
+    accepted = [row for row in read_rows(run / "tasks.jsonl") if row["status"] == "ok"]
+    rows = read_rows(tmp_path / "written" / "written" / "tasks.jsonl")
+    assert [row["program"] for row in rows] == [row["program"] for row in accepted]
+    assert all(row["program"] in row["prompt"] for row in rows)
