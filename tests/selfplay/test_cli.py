@@ -2,21 +2,17 @@
 
 import json
 import shutil
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
-import yaml
 from closed_streams import run_without
 from commands import lists_whole_sentences
 
 from lora_evo.model import vllm_server as installed
-from selfplay import __version__, terminal
 from selfplay.cli import main
 from selfplay.files.record import read_run
 from selfplay.settings import shipped
-from selfplay_command import command, refused, worked
+from selfplay_command import command, refused
 
 PLANS = shipped("plans")
 
@@ -30,10 +26,6 @@ def run(runs, tmp_path_factory):
     return home
 
 
-def test_the_version_is_printed():
-    assert __version__ in worked("--version")
-
-
 def test_help_is_whole_at_80_columns_and_names_what_ships():
     for group in (main, main.commands["nano"]):
         lists_whole_sentences(group)
@@ -43,14 +35,6 @@ def test_help_is_whole_at_80_columns_and_names_what_ships():
         lines = command(*words, columns=80).output.splitlines()
         sentences = dict(pair for line in lines if len(pair := line.split(maxsplit=1)) == 2)
         assert all(sentences[name].endswith(".") for name in listed)
-
-
-def test_a_preset_is_printed_as_a_file_that_train_takes(runs, tmp_path):
-    text = command("presets", "nano").output
-    assert yaml.safe_load(text) == json.loads(command("presets", "nano", "--json").output)
-    path = tmp_path / "my.yaml"
-    path.write_text(text)
-    refused(command("train", "--preset", path, "--steps", 0, "--out", tmp_path / "r"), "steps is 0")
 
 
 def test_train_refuses_in_one_line_and_leaves_nothing(tmp_path, monkeypatch):
@@ -191,18 +175,6 @@ def test_report_prints_a_summary_or_json(run, tmp_path):
     (tmp_path / "begun").mkdir()
     shutil.copy(run / "config.yaml", tmp_path / "begun")
     refused(command("report", tmp_path / "begun"), "has no finished step yet")
-
-
-def test_a_printed_command_is_of_this_python(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))  # another environment's
-    (tmp_path / "a venv").mkdir()
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "a venv" / "python"))
-    assert terminal.program() == f"'{tmp_path}/a venv/python' -m selfplay"
-    monkeypatch.chdir(tmp_path)
-    assert terminal.program() == "'a venv/python' -m selfplay"
-    (tmp_path / "a venv" / "selfplay").touch(mode=0o755)
-    monkeypatch.setenv("PATH", str(tmp_path / "a venv"))
-    assert terminal.program() == "selfplay"
 
 
 @pytest.mark.parametrize("code", [0, 2])

@@ -8,7 +8,6 @@ import yaml
 
 from selfplay.config import Config, config_text, load_preset, read_config
 from selfplay.errors import ConfigError
-from selfplay.machine.plan import workload
 from selfplay.members.population import open_learner
 from selfplay.settings import extend_preset, preset_text, read_preset, shipped
 
@@ -30,23 +29,6 @@ def test_every_preset_reads_and_comes_back_from_its_own_text(name):
     assert preset_text(name).startswith("# ")
 
 
-def test_the_presets_are_the_documented_ones():
-    sizes = {"7b-1t1s": (1, 1), "7b-4t4s": (4, 4), "7b-8t8s": (8, 8)}
-    others = {"nano", "smol", "7b-azr", "7b-4t4s-long", "7b-azr-long", "7b-24gb", "7b-24gb-azr"}
-    assert set(shipped("presets")) == {*others, *sizes}
-    for name, members in sizes.items():
-        config = read_config(read_preset(name))
-        assert (config.teachers, config.students) == members
-        assert (config.learner.r, config.learner.learning_rate) == (32, 1e-5)
-        assert (config.rollout.max_rows, config.vllm.gpu_memory_utilization) == (256, 0.6)
-    small, single = (load_preset(name) for name in ("7b-24gb", "7b-24gb-azr"))
-    assert (small.teachers, small.students, small.load_in_4bit, small.engine) == (4, 4, True, "hf")
-    assert small.rollout.max_completion_length == single.rollout.max_completion_length == 1024
-    assert workload(small).attempts.count == workload(single).attempts.count
-    azr = read_config(read_preset("7b-azr"))
-    assert (azr.rollout.proposals, azr.rollout.num_generations) == (64, 8)
-
-
 def test_mode_azr_trains_as_absolute_zero_unless_a_key_says_otherwise():
     found = load_preset("nano", "mode=azr", "learner.entropy_coef=0", "learner.r=3")
     assert (found.rollout.buffer_keeps, found.reward.teacher) == ("oldest", "azr")
@@ -66,15 +48,6 @@ def test_a_file_that_extends_a_preset_holds_what_differs():
     assert data == expected
     assert data["teachers"] == 8
     assert data["learner"]["lora_alpha"] == 64
-
-
-def test_what_is_neither_a_preset_nor_a_file_is_named():
-    for given, words in (
-        *((name, "no preset or file") for name in ("", "../config", "nano.yaml")),
-        *(("7b-4t4", "did you mean 7b-4t4s?"), ([1], r"or file \[1\]; expected one")),
-    ):
-        with pytest.raises(ConfigError, match=words):
-            extend_preset({"extends": given})
 
 
 def test_an_unknown_key_is_named_with_the_one_that_was_meant_or_all():
@@ -132,15 +105,12 @@ def test_values_beyond_their_bounds_and_numbers_without_end_are_refused_by_name(
 @pytest.mark.parametrize(
     ("assignment", "value"),
     [
-        ("learner.r=16", 16),
         ("learner.learning_rate=1e-4", 1e-4),
         ("learner.learning_rate=1", 1.0),
         ("base=/models/a=b", "/models/a=b"),
-        ("rollout.kinds=[code_o, code_i]", ("code_o", "code_i")),
         ("rollout.kinds=code_o", ("code_o",)),
         ("report_to=wandb, trackio", ("wandb", "trackio")),
         ("evolution.mutation=svd_structured", "svd_structured"),
-        ("evolution.mutation=svd_structured,full_gaussian", ("svd_structured", "full_gaussian")),
     ],
 )
 def test_set_reaches_every_kind_of_value(assignment, value):
@@ -156,22 +126,16 @@ def test_set_reaches_every_kind_of_value(assignment, value):
     [
         ("steps=2.5", "steps is 2.5; expected int"),
         ("steps=true", "steps is True; expected int"),
-        ("steps=", "steps is None; expected int"),
-        ("base=3", "base is 3; expected str"),
         ("rollout.temperature=1e-30", "rollout.temperature is '1e-30'; expected float >= 0.01"),
         ("learner.teacher_beta=hot", "learner.teacher_beta is 'hot'; expected float | null"),
         ("report_to=[tensorbord]", "report_to[0] is 'tensorbord'; expected one of"),
-        ("report_to=", "report_to is None; expected list"),
-        ("league.pfsp=[a, b]", "league.pfsp[0] is 'a'; expected float"),
         ("learner.importance_sampling_correction=maybe", "is 'maybe'; expected bool"),
         ("rollout=5", "rollout is 5; expected section"),
         ("rollout.kinds=[]", "rollout.kinds is []; expected list of length >= 1"),
         ("rollout.kinds=[code_x]", "rollout.kinds names 'code_x'; expected one of code_o"),
         ("rollout.kinds=[code_o, code_o]", "rollout.kinds names a kind twice"),
         ("rollout.solved_from=0", "rollout.solved_from is 0.0; expected above 0, at most 1"),
-        ("rollout.solved_from=10", "rollout.solved_from is 10.0; expected above 0"),
         ("learner.frozen=[t2]", "learner.frozen: 't2'; expected one of t0"),
-        ("evolution.mutation=[]", "evolution.mutation is []; expected"),
     ],
 )
 def test_what_cannot_be_read_says_what_was_found_and_expected(assignment, expected):
