@@ -2,12 +2,10 @@
 
 import json
 from collections import namedtuple
-from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from selfplay import load_preset, seed_tasks
 from selfplay.doctor import _gap
@@ -82,13 +80,6 @@ def test_a_sandbox_that_judges_nothing_is_named_before_the_base_loads(here, monk
     assert "learning" not in said
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_a_gpu_that_torch_does_not_see_is_named(here):
-    said = failed(doctor(more=["device=cuda"]))
-    assert "FAILED  device: torch" in said
-    assert "--set device=cpu" in said
-
-
 @pytest.mark.parametrize(
     ("dtype", "kl", "most", "tokens", "passed"),
     [
@@ -145,30 +136,3 @@ def test_a_base_that_has_nothing_to_learn_from_is_told_to_start_with_sft(here):
     said = failed(doctor(more=[*QUICK, *never]))
     assert "FAILED  learning: 0 of 8 proposals were valid, 0 of 8 updates" in said
     assert "selfplay sft --base nano" in said
-
-
-@contextmanager
-def too_little_memory():
-    """Fail once as if there were no memory."""
-    fails = [True]
-
-    def keep(tensor):
-        if fails:
-            fails.clear()
-            raise torch.OutOfMemoryError("on purpose")
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        yield
-
-
-def test_an_update_that_runs_out_of_memory_is_named_with_what_fitted(here):
-    with too_little_memory():
-        result = doctor(more=[*QUICK, "evolution.evolve_every=0"])
-    said = failed(result)
-    assert "FAILED  memory of an update: out of memory in an update: repeated" in said
-    assert "a lower learner.micro_batch_tokens" in said
-    for words in ("ok      probabilities: ", "propose ", "planned while "):
-        assert words in result.stdout
-    assert "time, a whole run at this speed, evaluations apart: " in result.stdout
-    assert "evolve" not in result.stdout
