@@ -1,6 +1,5 @@
 """Runs kept as rows: equal numbers with and without the directories, and what is refused."""
 
-import json
 import shutil
 
 import pytest
@@ -10,8 +9,8 @@ from json_lines import read_rows, write_rows
 from selfplay.experiments.comparison import compare, of_pair
 from selfplay.experiments.experiment import open_home, open_plan
 from selfplay.experiments.measures import GAINS
-from selfplay_command import command, refused, worked
-from synthetic_run import charts_in, write_experiment
+from selfplay_command import command, refused
+from synthetic_run import write_experiment
 
 SETTINGS = {
     "question": "Is it so?",
@@ -123,14 +122,6 @@ def test_a_run_that_is_not_finished_is_not_kept(mine):
     assert file.read_bytes() == before, "nothing is no reason to lose what was kept"
 
 
-def test_a_row_names_the_code_that_trained_its_run(mine):
-    steps = [{"step": step, "code": "0a1b2c" if step < 14 else "3d4e5f"} for step in (1, 13, 14)]
-    write_rows(mine / "mine" / "seed-1" / "resources.jsonl", steps)
-    worked("compare", mine, "--keep", "mine.jsonl")
-    codes = [row["code"] for row in read_rows(mine.with_name("mine.jsonl"))]
-    assert codes == ["0a1b2c+3d4e5f", "", ""]
-
-
 def test_a_run_that_was_judged_in_part_is_not_kept(mine):
     path = mine / "mine" / "seed-2" / "metrics.jsonl"
     first, *rest = read_rows(path)
@@ -138,16 +129,6 @@ def test_a_run_that_was_judged_in_part_is_not_kept(mine):
     said = "seed-2: Not judged, and in no number: 2 attempts"
     refused(command("compare", mine, "--keep", "mine.jsonl"), said)
     assert not mine.with_name("mine.jsonl").exists()
-
-
-def test_text_and_page_have_a_row_for_each_arm_and_a_chart_for_each_curve(mine, kept):
-    text = worked("compare", mine, "--with", kept, "--html", "page.html")
-    assert any(line.startswith("strong ") for line in text.splitlines())
-    assert any(line.startswith("mine − strong ") for line in text.splitlines())
-    titles = charts_in(kept.with_name("page.html").read_text()).keys()
-    assert titles >= {"Population mean", "Weakest member", "Solved"}
-    plain = json.loads(worked("compare", mine, "--with", kept, "--json"))
-    assert {run["arm"] for run in plain["runs"] if "kept" in run} == {"weak", "strong"}
 
 
 def test_what_cannot_be_compared_or_read_is_one_line(whole, mine, kept):
@@ -158,12 +139,6 @@ def test_what_cannot_be_compared_or_read_is_one_line(whole, mine, kept):
     for path in other.glob("mine/*/config.yaml"):
         path.write_text(path.read_text().replace("  samples: ", "  samples: 1"))
     says(other, "--with", kept, said="eval.samples is 1")
-    warm = part(whole, "warm", "mine")
-    for path in warm.glob("mine/*/config.yaml"):
-        config = yaml.safe_load(path.read_text())
-        config["eval"]["temperature"] = 0.5
-        path.write_text(yaml.safe_dump(config))
-    says(warm, "--with", kept, said="eval.temperature is 0.5")
     rows = list(read_rows(kept))
     write_rows(kept.with_name("better.jsonl"), [row | {"base": row["base"] + 0.02} for row in rows])
     says(mine, "--with", "better.jsonl", said="seed 1: it is another base")

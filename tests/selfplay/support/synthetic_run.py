@@ -54,13 +54,11 @@ def write_experiment(plan, home, effects):
         write_trial(run.directory, run.config, **effects.get(run.arm, {}))
 
 
-def write_trial(
-    directory, config, *, gain=0.0, weakest=None, until=None, births=(), child_behind=0.0, **effects
-):
+def write_trial(directory, config, *, gain=0.0, weakest=None, until=None, births=(), **effects):
     """Write a run with measurements.
 
     gain: held-out gain at the end, reached in a straight line (weakest: that of the last student).
-    A child is `child_behind` its parent at birth and level 20 steps later. effects: `make_step`'s.
+    effects: `make_step`'s.
     """
     rng = np.random.default_rng(crc32("/".join(directory.parts[-3:]).encode()))
     directory.mkdir(parents=True)
@@ -72,7 +70,6 @@ def write_trial(
     n = np.full(len(tasks), y.samples)
     base = common.binomial(n, skill)
     rows, measured = [], [_measured(0, "base", "base", base, n, base)]
-    born = {child: step for step, _, child, _ in births}
     for step in range(1, last + 1):
         rows.append(make_step(rng, step, config.steps, members, births, **effects))
         if step % y.eval_every and step != config.steps:
@@ -81,8 +78,6 @@ def write_trial(
         for i, name in enumerate(students):
             level = gain if weakest is None or i < len(students) - 1 else weakest
             better = level * step / config.steps
-            if name in born:
-                better -= child_behind * max(0.0, 1 - (step - born[name]) / 20)
             solved = rng.binomial(n, np.clip(skill + better, 0, 1))
             role = "agent" if name[0] == "a" else "student"
             measured.append(_measured(step, name, role, solved, n, base))
