@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from dataclasses import replace
-from statistics import stdev
 from types import SimpleNamespace
 
 import pytest
@@ -17,9 +16,8 @@ from selfplay.evaluate import solving_row, teaching_rows
 from selfplay.reports.run_page import summary
 from selfplay.sampling.texts import Attempt
 from selfplay.seeds import taskset_tasks
-from selfplay.settings import shipped
 from selfplay.tasks.buffer import TaskBuffer
-from selfplay.tasks.held_out import EASY, guard_of, held_out_tasks, tasks_of
+from selfplay.tasks.held_out import guard_of, held_out_tasks, tasks_of
 from selfplay.training import new_run
 
 
@@ -72,14 +70,6 @@ def test_a_file_of_tasks_serves_too(tmp_path):
             held_out_tasks((source,), 10)
 
 
-@pytest.mark.parametrize("preset", sorted(set(shipped("presets")) - {"nano"}))
-def test_presets_of_real_models_are_measured_on_easy_tasks_too(preset):
-    measured = load_preset(preset).eval
-    tasks = held_out_tasks(measured.held_out, measured.tasks)
-    easy = sum(task.id.startswith(EASY) for task in tasks)
-    assert 8 <= easy < len(tasks) / 2
-
-
 def test_the_base_is_measured_before_the_first_step_and_every_living_member_later(runs, whole):
     first, *rows = runs.rows(whole / "eval.jsonl")
     assert (first["step"], first["member"]) == (0, "base")
@@ -128,14 +118,6 @@ def test_the_base_attempts_a_sample_of_the_steps_own_tasks(runs, whole):
             students = sum(t["solve_rate"] for t in both) / len(both)
             base = sum(t["base_solve_rate"] for t in both) / len(both)
             assert row["same_tasks"]["difference"] == pytest.approx(students - base)
-
-
-def test_switched_off_it_leaves_nothing(runs, tmp_path):
-    off = ("eval.eval_every=0", "eval.same_tasks=0")
-    home = runs.train(tmp_path / "run", "mode=azr", "steps=1", *off)
-    assert not (home / "eval.jsonl").exists()
-    assert runs.rows(home / "metrics.jsonl")[0]["same_tasks"]["tasks"] == 0
-    assert "Held-out" not in summary(home)
 
 
 def test_without_held_out_tasks_teachers_are_measured(runs, tmp_path):
@@ -213,16 +195,3 @@ def test_a_buffer_gives_the_last_steps_tasks_first_and_may_keep_its_oldest():
     as_code_i = [replace(task(name), kind="code_i") for name in ("0", "1", "3")]
     drawn = buffer.draw_newest("code_i", 3, 3, 1, guard_of(as_code_i))
     assert [t.id for t in drawn] == ["5"], "a seed of code_o is held out as code_i"
-
-
-def test_tasks_that_are_right_or_wrong_together_count_once():
-    tasks = solving(*((float(i % 32 < 8),) for i in range(96)))
-    families = [str(i // 8) for i in range(96)]
-    row = solving_row(["code_o"] * 96, tasks, [0.0] * 96, None, families)
-    of_family = [float(i % 4 == 0) for i in range(12)]
-    assert row.standard_error == pytest.approx(stdev(of_family) / 12**0.5)
-    alone = solving_row(["code_o"] * 96, tasks, [0.0] * 96)
-    assert row.standard_error > 2.7 * alone.standard_error
-    assert (
-        solving_row(["code_o"] * 2, tasks[:2], [0.0] * 2, None, ["a", "a"]).standard_error is None
-    )
