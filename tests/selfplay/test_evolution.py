@@ -6,18 +6,15 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
-from click.testing import CliRunner
 from msgspec import UNSET
 
 from league import League
 from lora_evo import LoraEvoError, adapter_hash, content_hash, read_lineage, verify
-from lora_evo.cli import main as lora_evo_command
 from selfplay import step
 from selfplay.checkpoint import read_checkpoint
 from selfplay.errors import SelfplayError
 from selfplay.files.layout import open_config
 from selfplay.files.record import read_run
-from selfplay.reports.findings import conclusion
 from selfplay.step import evolve
 from selfplay.training import new_run
 from selfplay_command import train_until, worked
@@ -132,23 +129,17 @@ def still(finished, oldest_first):
     return finished("still", *POOLED)
 
 
-def test_a_child_of_a_child_says_so_and_every_founder_has_one_tree(still):
-    home = still
-    lineages = {path.name: read_lineage(path) for path in (home / "members").iterdir()}
+def test_a_child_of_a_child_says_so_and_verifies_by_the_ancestors_that_are_kept(still):
+    lineages = {path.name: read_lineage(path) for path in (still / "members").iterdir()}
     generations = {name: lineage.generation for name, lineage in lineages.items()}
     of_number = enumerate((0, 0, 1, 2, 3))
     assert generations == {f"{role}{n}": g for n, g in of_number for role in "ts"}
-    kept = {path.name: read_lineage(path) for path in (home / "ancestors").iterdir()}
+    kept = {path.name: read_lineage(path) for path in (still / "ancestors").iterdir()}
     names = [f"{role}{n}@{n}" for n in (1, 2, 3) for role in "ts"]
     assert kept == {name: lineages[name[:2]] for name in names}
-    assert verify(home / "members" / "t3", [home / "ancestors"]).identical
-    drawn = CliRunner().invoke(lora_evo_command, ["lineage", str(home)]).stdout.splitlines()
-    assert [line.split()[0] for line in drawn if line[0] in "ts"] == ["s0", "s1", "t0", "t1"]
-    branches = [line.split("── ")[1].split()[0] for line in drawn if "── " in line]
-    tree = ("{}1@1", "{}2", "{}2@2", "{}3", "{}3@3", "{}4")
-    assert branches == [name.format(role) for role in "st" for name in tree]
+    assert verify(still / "members" / "t3", [still / "ancestors"]).identical
     with pytest.raises(LoraEvoError, match="t0 is a founder of its population"):
-        verify(home / "members" / "t0")
+        verify(still / "members" / "t0")
 
 
 def test_a_parent_that_is_not_a_number_is_named(runs, tmp_path):
@@ -194,8 +185,6 @@ def test_without_the_dead_only_what_verifies_the_living_stays(runs, still, tmp_p
         shutil.rmtree(home / "checkpoints" / f"step-{newest}")
     worked("resume", "--workers", "1", home, "--quiet")
     after_three_replacements()
-    drawn = CliRunner().invoke(lora_evo_command, ["lineage", str(home)])
-    assert (drawn.exit_code, "s4" in drawn.stdout) == (0, True)
 
 
 def test_operators_are_drawn_from_a_pool(runs, still):
@@ -203,24 +192,14 @@ def test_operators_are_drawn_from_a_pool(runs, still):
     assert {birth.operator for _, birth in read_run(still).births} == set(POOL)
 
 
-AGENT = ("mode=azr", "steps=2")
-
-
-@pytest.fixture(scope="module")
-def agent(runs, tmp_path_factory):
-    return runs.train(tmp_path_factory.mktemp("azr") / "run", *AGENT)
-
-
-def test_azr_is_one_member_in_both_roles(runs, agent):
+def test_azr_is_one_member_in_both_roles(runs, tmp_path):
     """It costs as much per adapter as a teacher and a student."""
+    agent = runs.train(tmp_path / "run", "mode=azr", "steps=2")
     rows = runs.rows(agent / "metrics.jsonl")
-    assert [r["step"] for r in rows] == [1, 2]
     for row in rows:
         assert row["student_reward"] is not None
         assert list(row["members"]) == ["a0"]
-        assert row["members"]["a0"]["role"] == "agent"
         assert row["members"]["a0"]["tokens"] == row["tokens"]["trained"]
-        assert row["ratings"] == {}
         assert row["evolution"] == []
     assert any(r["members"]["a0"]["stepped"] for r in rows)
     assert [p.name for p in (agent / "members").iterdir()] == ["a0"]
@@ -228,7 +207,6 @@ def test_azr_is_one_member_in_both_roles(runs, agent):
     row = runs.rows(agent / "eval.jsonl")[-1]
     assert (row["member"], row["role"]) == ("a0", "agent")
     assert {"solving", "teaching"} <= set(row)
-    assert conclusion(read_run(agent)).count("the agent solve") == 1
     tasks = runs.rows(agent / "tasks.jsonl")
     assert Counter(row["step"] for row in tasks) == {1: 2, 2: 2}
     tried = {sum(a["count"] for a in row["attempts"]) for row in tasks if row["status"] == "ok"}
@@ -236,48 +214,20 @@ def test_azr_is_one_member_in_both_roles(runs, agent):
 
 
 def test_attempts_at_earlier_tasks_are_sampled_too(runs, tmp_path):
-    home = runs.train(tmp_path / "run", *AGENT, "steps=1", "rollout.max_proposal_length=3")
+    home = runs.train(tmp_path / "run", "mode=azr", "steps=1", "rollout.max_proposal_length=3")
     for row in runs.rows(home / "metrics.jsonl"):
         assert row["valid_share"] == 0.0
         assert row["tokens"]["sampled"] == row["tokens"]["trained"] > 2 * 3
 
 
-THREE = (*STILL, "steps=3", "teachers=3", "league.grace_matches=2")
-HALF = "evolution.replaced_fraction=0.67"
-
-
-def births_of_two_steps(runs, tmp_path, *assignments):
-    train_until(3, runs.config(*THREE, HALF, *assignments), tmp_path / "run")
-    return [row["evolution"] for row in runs.rows(tmp_path / "run" / "metrics.jsonl")]
-
-
-def unmoved(text):
-    """The lines on who is not replaced."""
-    return [line for line in text.splitlines() if " is replaced" in line]
-
-
 def test_no_better_member_goes_in_place_of_a_spared_child(runs, tmp_path, capsys):
-    first, second = births_of_two_steps(runs, tmp_path)
-    assert [birth["child"] for birth in first] == ["t3", "t4", "s2"]
-    assert [birth["child"] for birth in second] == ["s3"]  # students play twice as often
-    (line,) = unmoved(capsys.readouterr().err)
+    three = (*STILL, "steps=3", "teachers=3", "league.grace_matches=2")
+    config = runs.config(*three, "evolution.replaced_fraction=0.67")
+    train_until(3, config, tmp_path / "run")
+    rows = runs.rows(tmp_path / "run" / "metrics.jsonl")
+    first, second = ([birth["child"] for birth in row["evolution"]] for row in rows)
+    assert first == ["t3", "t4", "s2"]
+    assert second == ["s3"]  # students play twice as often
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if " is replaced" in line)
     why = "league.grace_matches spares t3, t4 in their first 2 matches"
     assert line.replace("t4, t3", "t3, t4") == f"step 2: no teacher is replaced ({why})"
-
-
-def test_a_birth_says_who_was_spared(runs, tmp_path):
-    more = ("rollout.max_proposal_length=28", "rollout.proposals=3", "seed=2")
-    first, second = births_of_two_steps(runs, tmp_path, "league.fitness=rating", *more)
-    assert not any("spared" in birth for birth in first)
-    # By rating alone the children are above who is replaced.
-    spared = {birth["removed"]: set(birth["spared"]) for birth in second}
-    assert spared == {"t1": {"t3", "t4"}, "s1": {"s2"}}
-
-
-def test_an_evolution_that_replaces_nobody_says_so(runs, tmp_path, capsys):
-    alone = ("teachers=1", "students=2", "learner.frozen=[s0, s1]", "steps=2")
-    runs.train(tmp_path / "run", *STILL, *alone)
-    assert unmoved(capsys.readouterr().err) == [
-        "step 1: no teacher is replaced (it is the only one); "
-        "no student is replaced (all but the best are frozen)"
-    ]
