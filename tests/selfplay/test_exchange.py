@@ -4,11 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from threading import Barrier
 
-import pytest
 import torch
 
 import learners
-from selfplay.learning.exchange import Exchange, PeerLost, open_group, open_store
+from selfplay.learning.exchange import Exchange, open_group, open_store
 
 CONFIG = replace(learners.CONFIG, micro_batch_tokens=20)
 
@@ -44,9 +43,8 @@ def together(count, work):
     return outcomes
 
 
-@pytest.mark.parametrize(("count", "iterations"), [(2, 1), (3, 2)])
-def test_any_number_of_learners_takes_the_same_steps(tiny, count, iterations):
-    config = replace(CONFIG, num_iterations=iterations)
+def test_any_number_of_learners_takes_the_same_steps(tiny):
+    config = replace(CONFIG, num_iterations=2)
     alone = learner(tiny, config)
     expected = [alone.update(samples(tiny)) for _ in range(2)]
     weights = [alone.member_state(place) for place in range(3)]
@@ -55,7 +53,7 @@ def test_any_number_of_learners_takes_the_same_steps(tiny, count, iterations):
         mine = learner(tiny, config, exchange)
         return mine, [mine.update(samples(tiny)) for _ in range(2)]
 
-    for mine, found in together(count, shared):
+    for mine, found in together(3, shared):
         assert found == expected
         for place in range(3):
             for key, tensor in mine.member_state(place).tensors.items():
@@ -79,15 +77,3 @@ def test_a_member_whose_gradient_is_not_finite_is_left_as_it_was_everywhere(tiny
     for stats in together(2, shared):
         assert not stats[tiny.members[0]].stepped
         assert stats[tiny.members[0]].skipped.startswith("the norm of its gradient is")
-
-
-def test_a_learner_that_is_gone_is_noticed(tiny):
-    def shared(exchange):
-        if exchange.rank == 1:
-            exchange.group = None  # which ends its connections
-            return None
-        with pytest.raises(PeerLost, match=r"lost the others \(.*"):
-            exchange.total([], [1], [torch.zeros(2)])
-        return True
-
-    assert together(2, shared) == [True, None]
