@@ -31,17 +31,6 @@ def test_adapter_and_merged_model_load_by_their_path_and_agree(whole, tmp_path):
     assert not torch.allclose(plain, whole, atol=1e-2)
 
 
-def test_the_adapter_names_the_installed_base(whole, tmp_path):
-    worked("export", whole, "s1", "--out", tmp_path / "s1")
-    named = json.loads((tmp_path / "s1" / "adapter_config.json").read_text())
-    AutoModelForCausalLM.from_pretrained(named["base_model_name_or_path"])
-    card = (tmp_path / "s1" / "README.md").read_text()
-    assert "library_name: peft" in card
-    assert "Made by `founder`" in card
-    assert "| share of held-out tasks solved |" in card
-    assert (tmp_path / "s1" / "lineage.json").exists()
-
-
 def test_an_adapter_names_the_base_that_it_is_told(whole, tmp_path):
     worked("export", whole, "s0", "--out", tmp_path / "named", "--base-name", "of/mine")
     config = json.loads((tmp_path / "named" / "adapter_config.json").read_text())
