@@ -10,7 +10,6 @@ from probabilities import logprobs
 
 import learners
 from learners import alike, close, gradients, weights
-from selfplay.terminal import one_line_errors
 
 SAVING = {
     "chunks": {"logits_chunk_tokens": 5},
@@ -171,15 +170,6 @@ def test_another_error_of_a_pass_is_not_taken_for_one_of_memory(tiny):
     run_out(one, RuntimeError("shapes differ"), above_ten)
     with pytest.raises(RuntimeError, match="shapes differ"):
         one.update(samples(tiny))
-
-
-def test_a_command_that_runs_out_of_memory_ends_in_one_line(tmp_path, capsys):
-    with pytest.raises(SystemExit) as stop, one_line_errors():
-        torch.empty(1 << 55, dtype=torch.uint8)  # what a sampler's cache may ask for
-    assert stop.value.code == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: out of memory (")
-    assert "set lower rollout.max_rows" in line
 
 
 def test_a_row_that_does_not_fit_alone_is_checkpointed_with_the_same_result(tiny):

@@ -53,15 +53,6 @@ def test_loss_and_gradients_equal_a_plain_loss_in_peft_for_each_member(
         assert stats[member].tokens == sum(len(s.rollout.completion_ids) for s in mine)
 
 
-def test_one_token_that_the_sampler_hardly_knew_does_not_drown_the_divergence(tiny):
-    one = learner(tiny)
-    sample = samples(tiny, of=one)[0]
-    logps = (*sample.rollout.logprobs[:-1], sample.rollout.logprobs[-1] - 91.0)
-    stats = one.update([with_text(sample, logprobs=logps)])[sample.member]
-    assert 0 < stats.mismatch_kl < 22016 / len(logps)
-    assert stats.logp_difference_max == pytest.approx(91.0, abs=1e-3)
-
-
 def test_a_member_without_rows_or_without_signal_is_not_moved(tiny):
     one = learner(tiny)
     batch = [s for s in samples(tiny, of=one) if s.member != "t1"]
@@ -144,17 +135,6 @@ def test_state_continues_bit_for_bit(tiny, tmp_path):
         assert equal(mine.tensors, theirs.tensors)
 
 
-def test_state_that_does_not_fit_is_refused_and_changes_nothing(tiny):
-    one = learner(tiny)
-    state = one.member_state(0)
-    before = weights(one, "t0")
-    tensors = {key: tensor + 1 for key, tensor in state.tensors.items()}
-    del tensors[max(name for name in tensors if name.startswith("exp_avg"))]
-    with pytest.raises(ValueError, match="found None"):
-        one.load_member(0, MemberState("x", tensors))
-    assert equal(weights(one, "t0"), before)
-
-
 def test_replace_starts_a_child_afresh(tiny):
     one = learner(tiny)
     one.update(samples(tiny, of=one))
@@ -173,20 +153,6 @@ def test_replace_starts_a_child_afresh(tiny):
     assert equal(weights(frozen, "t0"), weights(frozen, "s0"))
 
 
-def test_wrong_samples(tiny):
-    one = learner(tiny)
-    good = TrainingSample("t0", Rollout("t0", (3,), (4, 5), (-1.0, -1.0), "stop"), 1.0)
-    for wrong, message in [
-        (with_text(good, prompt_ids=()), "has 0 prompt tokens"),
-        (with_text(good, logprobs=(-1.0,)), "1 log-probabilities"),
-        (dataclasses.replace(good, member="absent"), "'absent', which does not learn"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            one.update([good, wrong])
-    assert one.update([]) == {}
-    assert one.update([with_text(good, completion_ids=(), logprobs=())]) == {}
-
-
 def course(steps=11, **settings):
     config = LearnerConfig(**settings)
     return [config.schedule(step, steps) for step in range(1, steps + 1)]
@@ -203,13 +169,6 @@ def test_rates_fall_from_the_warm_up_to_the_least_and_stay_there():
     assert (found[0], found[5], found[10]) == pytest.approx((1.0, 0.6, 0.2))
     found = course(warmup_steps=3, min_lr_rate=0.0)
     assert found[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
-
-
-def test_teachers_have_a_rate_of_their_own():
-    config = LearnerConfig(learning_rate=1.0, teacher_learning_rate=0.25)
-    assert [config.learning_rate_of(r) for r in ("teacher", "student", "agent")] == [0.25, 1.0, 1.0]
-    assert LearnerConfig(learning_rate=1.0).learning_rate_of("teacher") == 1.0
-    assert LearnerConfig(teacher_learning_rate=0.0).learning_rate_of("teacher") == 0.0
 
 
 def once(*whom, phases=("solve",)):
@@ -240,12 +199,6 @@ def test_members_may_have_rates_of_their_own(tiny):
     for name, rate in (("s9", 1.0), ("s0", -1.0), ("s0", float("nan"))):
         with pytest.raises(SelfplayError, match=f"rates has {rate} for '{name}'; expected a num"):
             one.update(once("t0"), rates={name: rate})
-
-
-def test_where_a_schedule_has_come_to_0_no_member_is_in_a_pass(tiny):
-    one = learner(tiny, min_lr_rate=0.0)
-    stats = [one.update(once("t0"), one.config.schedule(s, 2))["t0"] for s in (1, 2)]
-    assert [row.stepped for row in stats] == [True, False]
 
 
 def test_a_divergence_is_the_mean_over_the_tokens_that_it_is_taken_of(tiny):
