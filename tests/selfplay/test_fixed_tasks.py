@@ -6,15 +6,13 @@ from collections import Counter
 import pytest
 from msgspec import UNSET
 
-from code_verifier import Task
 from league import League
-from selfplay import Extensions, Proposed, seed_tasks, training_samples
+from selfplay import Extensions, seed_tasks
 from selfplay.config import load_preset
 from selfplay.errors import ConfigError
 from selfplay.files.record import read_run
 from selfplay.files.trackers import step_metrics
 from selfplay.reports.run_page import report, summary
-from selfplay.sampling.texts import Attempt
 from selfplay.step import match, propose
 from selfplay.tasks.held_out import NANO_SETS, guard_of, tasks_of
 from selfplay.training import new_run, resume, train
@@ -141,7 +139,6 @@ def test_all_kinds_of_a_file_are_proved_once_and_a_repeated_row_counts_twice(run
 
 
 IDENTITY = '{"kind": "code_o", "program": "def f(x):\\n    return x", "input": "1", "output": "1"}'
-NO_NUMBER = IDENTITY.replace("}", ', "solve_rate": NaN}')
 
 
 @pytest.mark.parametrize(
@@ -152,7 +149,6 @@ NO_NUMBER = IDENTITY.replace("}", ', "solve_rate": NaN}')
         ('{"program": 3}', "steps=1", "line 1"),
         (IDENTITY, "rollout.kinds=[code_o,code_f]", "has no valid task of code_f; give some, or"),
         (IDENTITY, "rollout.tasks_order=solve_rate", "or --set rollout.tasks_order=shuffled"),
-        (NO_NUMBER, "rollout.tasks_order=solve_rate", "or --set rollout.tasks_order=shuffled"),
     ],
 )
 def test_a_wrong_file_is_one_line_and_leaves_nothing(runs, tmp_path, text, own, said):
@@ -179,12 +175,3 @@ def test_teachers_that_are_typed_beside_a_file_are_refused_and_those_of_a_preset
     assert load_preset("nano", tasks).teachers == 0
     assert load_preset("nano", tasks, "teachers=0", teachers=3).teachers == 0
     assert load_preset("nano", tasks, "rollout.tasks=null", teachers=3).teachers == 3
-
-
-def test_a_task_without_a_teacher_trains_its_student_in_a_loop_of_ones_own(runs):
-    task = Task(kind="code_o", program="def f(x):\n    return x", input="1", output="1")
-    p = Proposed(0, "mine", None, "s0", "code_o", (), 0, task=task, status="ok")
-    p.attempts = [Attempt("s0", task, i, 1.0, answer="1", score=i % 2) for i in range(4)]
-    samples = training_samples([p], runs.config())
-    assert [(s.member, s.phase) for s in samples] == [("s0", "solve")] * 4
-    assert samples[0].advantage < 0 < samples[1].advantage

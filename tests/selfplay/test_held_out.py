@@ -28,7 +28,6 @@ def write(path, tasks, **more):
         ({}, True),
         ({"program": 'def f( y ):\n    # adds\n    return [y,-2,"a"]', "input": '1,  "b"'}, True),
         ({"program": "def f(x):\n    return [x, 2, 'a']"}, False),
-        ({"program": "def f(x):\n    return [x, -3, 'a']"}, False),
         ({"program": "def f(x):\n    return [x, -2, 'c']"}, False),
         ({"program": "def f(x):\n    return [x, -2.0, 'a']"}, False),
         ({"program": "def f(x):\n    return [-2, x, 'a']"}, False),
