@@ -1,16 +1,14 @@
 """Runs on a base in bitsandbytes' 4 bits: the same bytes again; members name their base."""
 
-import json
 from importlib.util import find_spec
 
 import pytest
 import torch
 from json_lines import write_rows
-from small_models import small_model
 from transformers import AutoModelForCausalLM
 
 from lora_evo import read_lineage
-from lora_evo.model import load_base_model, load_tokenizer, open_engine
+from lora_evo.model import load_base_model, open_engine
 from selfplay import load_preset
 from selfplay.errors import ConfigError
 from selfplay.machine import preset_choice
@@ -93,18 +91,6 @@ def test_vllm_with_4_bits_is_refused_in_one_line():
         refused(command(*words, *more), "which does not load bitsandbytes' 4 bits", "--engine hf")
 
 
-def stored_in_4_bits(folder, **settings):
-    """The configuration of a small model that is stored so."""
-    model = small_model("llama", hidden_size=64, intermediate_size=128)
-    model.config.save_pretrained(folder)
-    load_tokenizer("nano").save_pretrained(folder)
-    config = json.loads((folder / "config.json").read_text())
-    bits = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
-    config["quantization_config"] = bits | {"bnb_4bit_use_double_quant": True} | settings
-    (folder / "config.json").write_text(json.dumps(config))
-    return sum(m.weight.numel() for m in model.model.modules() if isinstance(m, torch.nn.Linear))
-
-
 @with_bits
 def test_a_plan_counts_what_the_loaded_base_takes():
     base = load_base_model("nano", torch.device("cpu"), "float32", load_in_4bit=True)
@@ -117,29 +103,6 @@ def test_a_plan_counts_what_the_loaded_base_takes():
         load_preset("nano", "load_in_4bit=true"), read_architecture("nano"), gpu("H100")
     )
     assert plan.memory["base (4-bit)"] == pytest.approx(held, rel=0.01)
-
-
-def test_a_plan_of_a_stored_base_counts_its_4_bits(tmp_path):
-    entries = stored_in_4_bits(tmp_path)
-    config = load_preset("nano", f"base={tmp_path}")
-
-    def four():
-        shape = read_architecture(str(tmp_path))
-        plain = 4 * (shape.parameters - shape.four_bit)
-        return shape, make_plan(config, shape, gpu("H100")).memory["base (4-bit)"] - plain
-
-    shape, bytes_of = four()
-    assert shape.four_bit == entries
-    assert bytes_of == pytest.approx(entries * 4.127 / 8, rel=1e-3)
-    stored_in_4_bits(tmp_path, bnb_4bit_use_double_quant=False)
-    assert four()[1] == pytest.approx(entries * 4.5 / 8)
-    stored_in_4_bits(tmp_path, llm_int8_skip_modules=["down_proj", "lm_head"])
-    assert four()[0].four_bit == entries - 2 * 64 * 128
-    refused(
-        command("plan", "7b-4t4s", "--set", f"base={tmp_path}", "--gpu", "H100"),
-        "is in 4-bit nf4, double quantization",
-        "which vLLM does not load; type --engine hf",
-    )
 
 
 def test_presets_for_24_gib_fit_such_cards():
