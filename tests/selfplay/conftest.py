@@ -24,7 +24,7 @@ from selfplay_command import outcome
 
 __all__ = ["tiny"]
 
-NEEDS = {"test_export.py": "peft", "test_frames.py": "nbclient", "test_nano_benchmarks.py": "evals"}
+NEEDS = {"test_export.py": "peft", "test_frames.py": "nbformat", "test_nano_benchmarks.py": "evals"}
 collect_ignore = [file for file, package in NEEDS.items() if not find_spec(package)]
 
 SMALL = (
