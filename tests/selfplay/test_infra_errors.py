@@ -11,10 +11,10 @@ import pytest
 from json_lines import read_rows
 from rich.console import Console
 
-from code_verifier import Grade, SandboxUnavailable, Status, Task, Verdict, pool
+from code_verifier import Grade, SandboxUnavailable, Status, Task, Verdict
 from code_verifier.jail.wire import READER
 from code_verifier.pool import Pool
-from code_verifier.process import Process, ProcessLost
+from code_verifier.process import ProcessLost
 from league import League
 from selfplay.evaluate import evaluate_members
 from selfplay.experiments.comparison import compare
@@ -49,12 +49,8 @@ def solved(status, scores=()):
 def test_an_infra_error_is_not_an_invalid_task(tmp_path):
     with League(tmp_path / "league", ["t0"], ["s0"]) as league:
         (pair,) = league.pair(1)
-        done = [
-            solved(Status.OK, (1.0, 0.0)),
-            solved(Status.EXCEPTION),
-            solved(Status.SANDBOX_ERROR),
-            solved(Status.SANDBOX_ERROR),
-        ]
+        done = [solved(Status.OK, (1.0, 0.0)), solved(Status.EXCEPTION)]
+        done += [solved(Status.SANDBOX_ERROR)] * 2
         record_outcomes(SimpleNamespace(league=league), [pair], done)
         outcome = league.state.outcomes[pair.id]
         assert (outcome.tasks, outcome.valid, outcome.invalid, outcome.infra_errors) == (2, 1, 1, 2)
@@ -165,27 +161,6 @@ def test_nothing_begins_where_no_program_is_judged_and_a_resume_begins_it(
     assert not (home / "metrics.jsonl").exists()
     worked("resume", home, "--quiet")
     assert len(read_rows(home / "metrics.jsonl")) == 1
-
-
-def test_a_run_says_once_which_layers_of_determinism_are_missing(runs, tmp_path, monkeypatch):
-    start = Process.start
-
-    def without(process):
-        start(process)
-        process.layers |= dict.fromkeys(("addresses", "clocks"), False)
-
-    monkeypatch.setattr(Process, "start", without)
-    monkeypatch.setattr(pool, "_lacking", set())
-    quiet, loud = (
-        runs.arguments(tmp_path / name, *SHORT, "steps=1", "mode=azr") for name in ("one", "two")
-    )
-    loud.remove("--quiet")
-    line = "warning: this machine lacks the sandbox's addresses and clocks: verdicts may differ"
-    for words in (quiet, loud):
-        result = command(*words)
-        assert result.exit_code == 0, result.output
-        said = [text for text in result.stderr.splitlines() if "lacks" in text]
-        assert [text.lstrip()[: len(line)] for text in said] == [line]
 
 
 def test_a_step_of_which_most_is_not_judged_stops_the_run_and_a_resume_loses_nothing(
