@@ -11,7 +11,6 @@ from rich.console import Console
 from selfplay import Extensions
 from selfplay.files.record import read_run
 from selfplay.files.rows import (
-    BirthRow,
     CoverageRow,
     EvalRow,
     MemberRow,
@@ -40,29 +39,11 @@ def seen(said):
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.getvalue()).replace("\r", "\n").splitlines()
 
 
-BAR = re.compile(r"\d+/[\d?]+ \d:")
-
-
 def rate(**values):
     numbers = {"solve_rate": 0.5, "base_solve_rate": 0.25, "difference": 0.25}
     numbers["standard_error"] = 0.1
     kinds = {"code_o": RateRow(**numbers)}
     return SolvingRow(**numbers | values, kinds=kinds)
-
-
-def test_no_line_is_wider_than_the_terminal_and_none_breaks_a_word(runs):
-    numbers = rate(solved=(1, 2), judged=(2, 2), over_start=0.1)
-    measured = [EvalRow(step=1, member=f"s{i}", role="student", solving=numbers) for i in range(8)]
-    births = [BirthRow(f"s{i}", f"s{i + 8}", ("s1", "s2"), "slot_swap") for i in (0, 3)]
-    written = {}
-    for terminal in (True, False):
-        progress, said = shown(terminal=terminal)
-        with progress.showing(runs.config("steps=1", "students=8"), HOME):
-            progress.step(StepRow(step=1, evolution=births, seconds=SECONDS), measured)
-        written[terminal] = [line for line in seen(said) if not BAR.search(line)]
-    assert max(map(len, written[True])) <= 80
-    assert max(map(len, written[False])) > 160
-    assert " ".join(written[True]).split() == " ".join(written[False]).split()
 
 
 def test_a_start_says_what_run_it_is_and_how_to_stop_and_resume(runs):
@@ -97,56 +78,6 @@ def test_a_run_whose_teachers_learn_is_told_what_may_come(runs):
         last = said.getvalue().splitlines()[-1]
         assert last.endswith(f"--set learner.frozen={frozen}" if frozen else str(HOME))
         assert ("--mode populora" in last) == ("mode=azr" in settings)
-
-
-def test_the_bar_says_what_the_phase_has_done_and_what_time_is_left(runs):
-    progress, said = shown()
-    rows = [StepRow(step=i, seconds=SECONDS) for i in (1, 2)]
-    with progress.showing(runs.config("steps=5"), HOME, 2, rows):
-        progress.phase("weight_sync")
-        progress.advance(12, 64)
-        progress.phase("propose")
-        progress.advance(7, 9)
-        progress._bar.refresh()
-        progress.step(StepRow(step=3, seconds={"solve": 300.0}))
-        progress.phase("match")
-    bars = [" ".join(re.sub("[━╸╺]", "", line).split()) for line in seen(said) if BAR.search(line)]
-    assert max(map(len, seen(said))) <= 80
-    assert "steps 2/5 0:00:00 about 30 min 0 s left" in bars
-    assert "steps 3/5 0:00:00 about 16 min 40 s left" in bars
-    assert "weight sync 0/? 0:00:00" in bars
-    assert "propose 7/9 0:00:00" in bars
-
-
-class Recording(Progress):
-    """Keeps what it hears of each phase of each step."""
-
-    def __init__(self):
-        super().__init__(quiet=True)
-        self.heard = {}
-
-    def phase(self, phase):
-        super().phase(phase)
-        self.now = self.heard.setdefault((self.done + 1, phase), [])
-
-    def advance(self, done, total):
-        super().advance(done, total)
-        self.now.append((done, total))
-
-
-def test_every_long_phase_says_how_far_it_is_until_all_is_done(runs, tmp_path):
-    progress = Recording()
-    two = Extensions(callbacks=[lambda run, row: row.step == 2])
-    config = runs.config("eval.proposals=4")
-    train(config, tmp_path / "run", extensions=two, progress=progress)
-    for phase in ("propose", "solve", "update", "eval", "evolve"):
-        heard = progress.heard[2, phase]
-        assert len(heard) > 1
-        assert heard == sorted(heard)
-        assert len({total for _, total in heard}) == 1
-        assert heard[-1][0] == heard[-1][1]
-    first = progress.heard[1, "eval"]  # before the first step, of the frozen base
-    assert first[-1][0] == first[-1][1]
 
 
 def test_without_a_terminal_a_line_comes_every_fifth_step_or_after_a_minute(runs, monkeypatch):

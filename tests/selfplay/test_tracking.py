@@ -8,10 +8,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from selfplay.config import read_config
 from selfplay.files import trackers
 from selfplay.files.rows import EvalRow, StepRow, read_rows
-from selfplay.files.trackers import measured_metrics, step_metrics
 from selfplay.training import resume, train
 from selfplay_command import command, refused, train_until
 
@@ -152,19 +150,3 @@ def test_a_tracker_that_is_not_there_is_one_line_before_anything_is_written(tmp_
     done = command("train", "--set", "report_to=[wandb]", "--out", home, "--quiet")
     refused(done, "report_to names wandb, which is not installed; type: ", "-m pip install wandb")
     assert not home.exists()
-
-
-def test_names_are_those_of_trl_where_it_has_them(whole):
-    row = next(iter(read_rows(whole / "metrics.jsonl", StepRow)))
-    config = read_config({"steps": 10, "learner": {"learning_rate": 1.0, "min_lr_rate": 0.0}})
-    found = step_metrics(row, config)
-    sampling = ("importance_sampling_ratio/mean", "sampling_logp_difference/max")
-    of_member = ("reward", "loss", "entropy", "grad_norm", "clip_ratio/region_mean")
-    assert {f"s0/{name}" for name in of_member} <= found.keys()
-    assert {f"s0/sampling/{name}" for name in sampling} <= found.keys()
-    assert found["learning_rate"] == 1.0
-    assert found["s0/learning_rate"] == row.members["s0"].learning_rate == 3e-3
-    assert found["step_time"] == pytest.approx(sum(row.seconds.values()))
-    assert "step" not in found
-    base = EvalRow(member="base", step=0)
-    assert measured_metrics([base]) == {}
