@@ -2,24 +2,20 @@
 
 import json
 import math
-import os
 import re
 from collections import Counter
 from dataclasses import replace
 from functools import cache
-from types import SimpleNamespace
 
 import pytest
 import torch
 from small_models import small_model
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import AutoConfig, LlamaConfig
 
 from code_verifier import Status
 from lora_evo.model import (
     Rollout,
     export_adapter,
-    load_base_model,
     load_tokenizer,
     stack_adapters,
 )
@@ -31,7 +27,7 @@ from selfplay.machine import cost
 from selfplay.machine import plan as plans
 from selfplay.machine.architecture import read_architecture
 from selfplay.machine.cost import USUAL, measured_hours, planned_hours
-from selfplay.machine.devices import CARDS, GIB, Machine, gpu, set_allocator, this_machine
+from selfplay.machine.devices import CARDS, GIB, Machine, gpu, this_machine
 from selfplay.machine.plan import (
     Rows,
     Workload,
@@ -40,7 +36,7 @@ from selfplay.machine.plan import (
     refuse_what_cannot_fit,
     workload,
 )
-from selfplay.members.population import open_learner, open_vllm
+from selfplay.members.population import open_learner
 from selfplay.settings import shipped
 from selfplay_command import command, refused, worked
 
@@ -138,10 +134,6 @@ def test_a_gpu_may_be_spelled_as_its_driver_or_a_shop_does_or_be_a_number():
             gpu(name)
 
 
-def test_the_help_of_plan_names_every_card():
-    assert set(CARDS) <= set(re.findall(r"[\w-]+", command("plan", "--help").output))
-
-
 def test_plan_takes_a_base_as_train_does(tmp_path):
     small_model("qwen2").config.save_pretrained(tmp_path)
     load_tokenizer("nano").save_pretrained(tmp_path)
@@ -165,22 +157,6 @@ def test_plan_refuses_in_one_line(tmp_path):
         refused(command("plan", *flags), words)
 
 
-def test_the_hub_is_asked_for_the_shape_of_a_base_and_for_nothing_else(tmp_path, monkeypatch):
-    small_model("llama").config.save_pretrained(tmp_path)
-    expected, fetched = read_architecture(str(tmp_path)).parameters, []
-
-    def from_pretrained(source, local_files_only=False):
-        if local_files_only:
-            raise OSError("not here")
-        fetched.append(source)
-        return LlamaConfig.from_pretrained(tmp_path)
-
-    monkeypatch.setattr(AutoConfig, "from_pretrained", from_pretrained)
-    monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", lambda url, timeout: url)
-    assert read_architecture("a/b").parameters == expected
-    assert fetched == ["a/b"]
-
-
 def test_without_the_hub_the_file_to_place_is_named_at_once(monkeypatch):
     def fails(url, timeout):
         assert "a/b" in url
@@ -200,38 +176,6 @@ def test_training_refuses_float32_with_vllm_on_a_gpu_before_it_loads_the_base(mo
         open_learner(load_preset("nano", "engine=vllm"))
 
 
-def test_vllm_loads_a_base_from_where_the_learner_found_it(monkeypatch):
-    """Such as the hub's cache, where the hub does not answer."""
-    home = "selfplay.members.population.VLLMEngine"
-    monkeypatch.setattr(home, lambda base, serving, *rest, **more: serving)
-    base = load_base_model("nano", torch.device("cpu"))
-    base.model.name_or_path = "models--nano/snapshots/1"
-    serving = open_vllm(load_preset("nano", "engine=vllm"), base, {}, 4)
-    assert serving.model == "models--nano/snapshots/1"
-
-
-@pytest.mark.parametrize(
-    ("assignments", "before", "after"),
-    [
-        ((), {}, {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}),
-        ((), {"PYTORCH_CUDA_ALLOC_CONF": "a"}, {"PYTORCH_CUDA_ALLOC_CONF": "a"}),
-        (("engine=vllm",), {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}, {}),
-    ],
-)
-def test_blocks_of_a_gpu_grow_where_hf_samples_and_the_user_says_nothing_else(
-    monkeypatch, assignments, before, after
-):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
-    for name in names:
-        monkeypatch.setenv(name, "")  # so that it is as before afterwards
-        monkeypatch.delenv(name)
-    for name, value in before.items():
-        monkeypatch.setenv(name, value)
-    set_allocator(load_preset("nano", *assignments))
-    assert {name: os.environ[name] for name in names if name in os.environ} == after
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_without_a_gpu_cuda_is_refused_and_auto_is_the_cpu():
     with pytest.raises(ConfigError, match="torch finds no GPU here; name one with --gpu"):
@@ -239,14 +183,6 @@ def test_without_a_gpu_cuda_is_refused_and_auto_is_the_cpu():
     machine = this_machine("auto", 1)
     assert not machine.is_gpu
     assert machine.memory > GIB
-
-
-def test_a_card_has_its_name_and_memory(monkeypatch):
-    card = SimpleNamespace(name="NVIDIA L40S", total_memory=int(44.4 * GIB))
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: card)
-    for device in ("auto", "cuda:0"):
-        assert this_machine(device, 0) == Machine("NVIDIA L40S", card.total_memory, is_gpu=True)
 
 
 def test_json_has_every_number():
