@@ -17,18 +17,6 @@ def losses(now, old, rollout, advantages, **options):
     return tensors[0], token_losses(*tensors, LearnerConfig(**options))
 
 
-def test_importance_weights_are_capped_from_above_only():
-    shift = torch.tensor([3.0, 1.5, 0.25]).log()
-    zeros = [0.0, 0.0, 0.0]
-    _, parts = losses(zeros, zeros, (-shift).tolist(), [1.0] * 3, importance_sampling_clip_max=2.0)
-    assert parts.importance.tolist() == pytest.approx([2.0, 1.5, 0.25])
-    assert parts.loss.tolist() == pytest.approx([-2.0, -1.5, -0.25])
-    _, parts = losses(
-        zeros, zeros, (-shift).tolist(), [1.0] * 3, importance_sampling_correction=False
-    )
-    assert parts.importance.tolist() == [1.0] * 3
-
-
 @pytest.mark.parametrize(
     ("mode", "wanted"),
     [

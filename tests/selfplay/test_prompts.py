@@ -12,7 +12,6 @@ import pytest
 import tokenizers
 from json_lines import write_rows
 from small_models import small_model
-from transformers import PreTrainedTokenizerFast
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from code_verifier import Proposal, Task
@@ -251,23 +250,6 @@ def test_what_a_tokenizer_reads_as_one_token_is_a_control_token_but_for_blanks_a
     tokens = ControlTokens(Tokenizer())
     assert set(tokens.texts.values()) == set(CONTROL)
     assert not tokens.first_in("def f(x):\n    return [_x_ -> 0 for i in range(x)][0]")
-
-
-def test_what_counts_is_what_the_tokenizer_itself_reads():
-    """This one lowers texts before it looks for tokens, and has an unknown one."""
-    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<unk>": 0}, unk_token="<unk>"))
-    inner.normalizer = tokenizers.normalizers.Lowercase()
-    inner.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    made = PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>", pad_token="\n")
-    words = [tokenizers.AddedToken("end", single_word=True, special=True)]
-    made.add_special_tokens({"additional_special_tokens": words})
-    made.add_tokens([tokenizers.AddedToken("<|im_end|>", normalized=True)])
-    for text, token in (
-        *(("a <|IM_END|> b", "<|im_end|>"), ("the end of it", "end"), ("a <unk>", "<unk>")),
-        *(("a.append(b)", ""), ("unknown words\nare plain", "")),
-    ):
-        said = ControlTokens(made).why_not(replace(CALL, output=text))
-        assert said == (f"its output holds {token!r}, a control token of prompts" if token else "")
 
 
 def test_every_text_of_a_task_is_looked_at():

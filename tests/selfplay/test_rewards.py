@@ -3,12 +3,10 @@
 import asyncio
 import math
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from math import sqrt
-from threading import Barrier
 
 import numpy as np
 import pytest
@@ -20,11 +18,9 @@ from code_verifier import Proposal, Task
 from lora_evo.model import Rollout
 from selfplay.config import Config, read_config
 from selfplay.errors import SelfplayError
-from selfplay.learning import rewards
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.rewards import (
     TEACHER_REWARDS,
-    TeacherReward,
     advantages,
     training_samples,
     verifier,
@@ -116,12 +112,6 @@ def test_a_task_whose_witness_got_no_verdict_teaches_no_teacher():
 def test_a_reward_whose_witness_was_never_asked_is_refused():
     with pytest.raises(SelfplayError, match=r"regret needs attempts of the rival, and p0 has none"):
         training_samples(STEP, Config(), (), TEACHER_REWARDS["regret"])
-
-
-@pytest.mark.parametrize("needs", [("steps",), "step"])
-def test_what_a_reward_cannot_need_is_named(needs):
-    with pytest.raises(SelfplayError, match="expected a tuple of base, rival"):
-        TeacherReward(TEACHER_REWARDS["azr"], needs=needs)
 
 
 def test_the_configured_rewards_are_those_that_none_is_given_for():
@@ -287,10 +277,6 @@ async def odd(sample):
     return "two\nlines"
 
 
-async def fails(sample):
-    raise KeyError("first\nsecond")
-
-
 def quits(sample):
     sys.exit(3)
 
@@ -298,13 +284,10 @@ def quits(sample):
 @pytest.mark.parametrize(
     ("reward", "words"),
     [
-        (lambda sample: None, "<lambda> returns None for WHOM.*; expected a number$"),
-        (lambda sample: torch.ones(2), "<lambda> returns tensor.* for WHOM"),
-        (lambda sample: 10**400, "<lambda> returns 10{79} for WHOM"),
+        (lambda sample: torch.ones(2), "<lambda> returns tensor.* for WHOM.*; expected a number$"),
         (odd, r"odd returns 'two\\nlines' for WHOM"),
         (len, r"len fails at WHOM.*: TypeError: .*has no len\(\); expected a finite"),
         (quits, r"quits fails at WHOM.*: SystemExit: 3 \(.*test_rewards.py, line \d+\)"),
-        (fails, r"fails fails at WHOM.*: KeyError: .*\(.*test_rewards.py, line \d+\)"),
     ],
 )
 def test_a_reward_that_gives_no_number_raises_or_quits_is_blamed_itself(reward, words):
@@ -340,27 +323,6 @@ def test_coroutines_wait_together_and_their_loop_lasts():
     loops: set[object] = set()
     for _ in range(2):
         training_samples(STEP, read_config({}), teacher_reward=of_a_loop)
-    assert len(loops) == 1
-
-
-def test_threads_whose_first_coroutines_come_together_share_one_loop(monkeypatch):
-    both, loops = Barrier(2), set()
-
-    async def of_a_loop(sample):
-        loops.add(asyncio.get_running_loop())
-        return 0.5
-
-    def made():
-        both.wait(300)
-        return asyncio.new_event_loop()
-
-    def rewarded(_):
-        return training_samples(STEP, read_config({}), teacher_reward=of_a_loop)
-
-    monkeypatch.setattr(rewards, "_loops", [])
-    monkeypatch.setattr(rewards, "new_event_loop", made)
-    with ThreadPoolExecutor(2) as threads:
-        assert len(list(threads.map(rewarded, range(2)))) == 2
     assert len(loops) == 1
 
 
