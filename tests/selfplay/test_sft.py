@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,12 +10,12 @@ from mortal import changes_until_death
 
 from code_verifier import Limits, Sandbox, Task
 from lora_evo import load_adapter
-from selfplay import load_preset, training
+from selfplay import training
 from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
 from selfplay.experiments.measures import measure
 from selfplay.files.record import read_run
 from selfplay.reports.findings import conclusion
-from selfplay.reports.run_page import report_charts, summary
+from selfplay.reports.run_page import summary
 from selfplay.sft import RECORD, fine_tune, make_examples, read_tasks
 from selfplay.tasks.template import AZR, template_named
 from selfplay_command import command, refused, worked
@@ -223,19 +222,7 @@ def test_a_finished_one_is_left_alone(runs, data, finished, tmp_path):
     other = write_rows(tmp_path / data.name, [azr_row(n) for n in range(1, 9)])
     with pytest.raises(RunDirectoryError, match=r"warm was made with another data_sha256; choose"):
         start(runs, other, out)
-    with pytest.raises(RunDirectoryError, match=r"warm was made with another learner\.r; choose"):
-        start(runs, data, out, "learner.r=3")
     assert folder(out) == before
-
-
-def test_one_that_a_selfplay_with_fewer_settings_finished_is_left_alone(
-    runs, data, finished, tmp_path
-):
-    path = shutil.copytree(finished[0], tmp_path / "warm") / RECORD
-    record = json.loads(path.read_text())
-    del record["settings"]["learner"]["reference"], record["settings"]["data_sha256"]
-    path.write_text(json.dumps(record))
-    assert start(runs, data, tmp_path / "warm") == finished[1]
 
 
 def test_what_was_begun_is_not_resumed_with_other_settings(runs, data, tmp_path):
@@ -247,9 +234,6 @@ def test_what_was_begun_is_not_resumed_with_other_settings(runs, data, tmp_path)
         start(runs, data, tmp_path / "warm", say=stop)
     with pytest.raises(RunDirectoryError, match="was begun with another steps"):
         start(runs, data, tmp_path / "warm", "steps=7")
-    other = write_rows(tmp_path / data.name, [azr_row(n) for n in range(1, 9)])
-    with pytest.raises(RunDirectoryError, match="was begun with another data_sha256"):
-        start(runs, other, tmp_path / "warm")
 
 
 def test_every_member_of_a_run_starts_from_the_adapter(runs, finished, tmp_path):
@@ -278,22 +262,19 @@ def test_every_member_of_a_run_starts_from_the_adapter(runs, finished, tmp_path)
     assert over_start.tolist() == [0.0] * 2
 
 
-def test_beta_pulls_to_the_warm_start_or_else_to_the_base(runs, finished, tmp_path, monkeypatch):
-    monkeypatch.setattr("selfplay.reports.charts.curves", lambda *points: "a chart")
+def test_beta_pulls_to_the_warm_start_or_else_to_the_base(runs, finished, tmp_path):
     settings = (
         *(f"warm_start={finished[0]}", "steps=2", "evolution.evolve_every=0"),
         *("learner.beta=1", "learner.learning_rate=1e-2", "eval.eval_every=0"),
     )
     kls = {}
-    for reference, words, steps in (("start", "warm start", 2), ("base", "frozen base", 1)):
+    for reference, steps in (("start", 2), ("base", 1)):
         home = tmp_path / reference
         more = (f"learner.reference={reference}", f"steps={steps}")
         run = runs.train(home, *settings, *more)
         members = [row["members"] for row in runs.rows(run / "metrics.jsonl")]
         kls[reference] = [[row[name]["kl"] for name in sorted(row)] for row in members]
         assert (run / "start").exists() == (reference == "start")
-        hints = [hint for _, hint in report_charts(read_run(run)).values()]
-        assert f"How far they are from the {words}." in hints
     first, second = kls["start"]
     assert max(map(abs, first)) < 1e-8, "they are the reference"
     assert max(second) > 1e-7
@@ -309,7 +290,6 @@ def test_beta_pulls_to_the_warm_start_or_else_to_the_base(runs, finished, tmp_pa
     [
         ("warm", "learner.r=4", "another rank.* with learner.r=4"),
         ("other", "steps=1", "is an adapter of mistral, and base is nano"),
-        ("no", "steps=1", "expected a PEFT adapter"),
         ("", "steps=1", "expected a PEFT adapter"),
     ],
 )
@@ -342,9 +322,3 @@ def test_the_command_refuses_in_one_line(data, tmp_path):
         (("--held-out", "99", "--data", data), "8 programs, 8 held out"),
     ):
         refused(command("sft", *flags, "--out", tmp_path / "w"), words)
-
-
-def test_examples_need_an_end_token():
-    tokenizer = SimpleNamespace(eos_token=None)
-    with pytest.raises(SelfplayError, match="nano names no end token"):
-        make_examples([], load_preset("nano"), tokenizer, print, 0)

@@ -13,9 +13,7 @@ from selfplay.errors import ConfigError
 from selfplay.files.record import read_run
 from selfplay.reports.run_page import report
 from selfplay.run import Extensions
-from selfplay.sampling.judge import open_sandbox, validate
-from selfplay.sampling.texts import Proposed
-from selfplay.step import remember
+from selfplay.sampling.judge import open_sandbox
 from selfplay.tasks.kind import CodeO
 from selfplay.tasks.template import template_named
 from selfplay.training import new_run, open_run, resume, train
@@ -78,15 +76,6 @@ def test_the_examples_kind_judges_calls_by_how_they_end(example):
         assert scores == [1.0, 0.0]
 
 
-def test_an_equal_task_of_another_kind_in_a_seed_file_is_no_duplicate(runs, tmp_path, example):
-    call = {"program": "def f(a):\n    return 1 / a", "input": "1"}
-    file = write_rows(tmp_path / "seeds.jsonl", [call | {"kind": k} for k in ("code_o", "code_e")])
-    config = runs.config(f"rollout.seed_file={file}", "rollout.seed_tasks=1", "eval.eval_every=0")
-    own = Extensions(task_kinds=[example.CODE_E])
-    with new_run(config, tmp_path / "run", extensions=own) as run:
-        assert [task.kind for task in run.seed_tasks] == ["code_o", "code_e"]
-
-
 def test_a_kind_that_no_import_finds_is_handed_over_again(runs, tmp_path, example):
     kind = example.RaisedException()
     config = runs.config("steps=1", "eval.eval_every=0")
@@ -111,28 +100,6 @@ def test_a_kind_that_cannot_be_had_is_refused_in_one_line(runs, tmp_path, exampl
     assert "has the name of another kind, code_e" in twice
     unused = refused("code_o", handed=[example.CODE_E])
     assert "task_kinds holds own_task_kind:CODE_E, and" in unused
-
-
-def test_a_kind_without_programs_has_no_metrics_and_is_remembered(runs, tmp_path, example):
-    class Sums(example.RaisedException):
-        name = "sum"
-        shows = ("sum",)
-
-        def validate(self, proposal, sandbox):
-            total = str(sum(map(int, proposal.program.split("+"))))
-            return example.Verdict("ok", task=Task("sum", proposal.program, output=total))
-
-    kind = Sums()
-    config = runs.config("steps=1", "eval.eval_every=0")
-    with new_run(config, tmp_path / "run", extensions=Extensions(task_kinds=[kind])) as run:
-        assert kind in run.template.in_play
-        assert run.buffer.draw(1, 0, shows=kind.shows) == []
-        written = Proposed(0, "p", "t0", "s0", "sum", (), 0, proposal=Proposal("sum", "1"))
-        (found,) = validate([written], run.sandbox, run.population.prompts)
-        assert (found.status, found.task.output) == ("ok", "1")
-        remember(run, [found], 1)
-        assert run.buffer.draw(1, 0, shows=kind.shows) == [found.task]
-        assert found.task not in run.buffer.draw(99, 0)
 
 
 @pytest.mark.slow
