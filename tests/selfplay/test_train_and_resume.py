@@ -15,7 +15,6 @@ import pytest
 import yaml
 from full_disk import no_file_above
 
-import selfplay
 from forked import start
 from lora_evo import EngineStopped
 from selfplay import seeds, step
@@ -23,7 +22,6 @@ from selfplay.checkpoint import newest_checkpoint
 from selfplay.files import layout as run_directory
 from selfplay.files.rows import ResourceRow, read_rows
 from selfplay.members.population import Population
-from selfplay.run import code_version
 from selfplay.settings import put
 from selfplay.terminal import program
 from selfplay.training import train
@@ -318,11 +316,6 @@ def test_lost_rows_of_resources_do_not_keep_a_run_from_going_on(runs, brief, cop
     assert list(read_rows(copy / "resources.jsonl", ResourceRow)) == []
 
 
-def test_code_outside_of_a_checkout_is_named_by_its_version(monkeypatch):
-    monkeypatch.setenv("GIT_DIR", os.devnull)
-    assert code_version.__wrapped__() == selfplay.__version__
-
-
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
@@ -398,17 +391,6 @@ def test_a_second_stop_without_another_checkpoint_ends_the_run(runs, tmp_path, m
     assert result.exit_code == 1
     assert "; twice since the last checkpoint" in line
     assert GO_ON in line
-
-
-def test_a_file_system_without_locks_is_a_warning(runs, tmp_path, monkeypatch, capsys):
-    def refuse(handle, operation):
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-
-    monkeypatch.setattr("fcntl.flock", refuse)
-    monkeypatch.setattr("lora_evo.files._without_locks", set())
-    train(runs.config("steps=1", "eval.eval_every=0"), tmp_path / "run")
-    assert capsys.readouterr().err.count("cannot be locked") == 1
-    assert (tmp_path / "run" / "checkpoints" / "step-1").is_dir()
 
 
 def test_a_resume_of_a_run_that_can_only_be_read_advises_a_copy(copy):
