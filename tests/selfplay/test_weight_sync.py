@@ -2,20 +2,14 @@
 
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from selfplay import load_preset
 from selfplay.errors import SelfplayError
-from selfplay.learning.exchange import open_store
 from selfplay.members import population
-from selfplay.members import remote as workers
 from selfplay.members.weight_sync import TOLERANCE, send
-from selfplay.sampling.prompts import template_of
-from selfplay.sampling.texts import Attempt
-from selfplay.seeds import IDENTITY
 from selfplay.training import new_run
 from separate_engine import SeparateEngine, open_separate
 
@@ -69,33 +63,6 @@ def test_members_that_changed_are_put_again_and_other_weights_are_found_out(
             run.population.sync(9)
 
 
-def test_a_workers_own_engine_has_what_the_worker_takes_and_what_it_changes(runs, monkeypatch):
-    ray = SimpleNamespace(util=SimpleNamespace(get_node_ip_address=lambda: "127.0.0.1"))
-    monkeypatch.setattr(workers, "import_module", lambda name: ray)
-    monkeypatch.setattr(workers, "open_learner", open_separate)
-    config = runs.config(*SMALL)
-    trained, fresh = workers.Worker(0), workers.Worker(0)
-    for worker in (trained, fresh):
-        _store, place = open_store("127.0.0.1")
-        worker.meet(place, 1)
-        worker.open(config, template_of(config))
-    learner = trained.learner
-    with torch.no_grad():
-        for layer in learner.adapters.layers.values():
-            layer.lora_B[2].normal_()
-    trained.do("sync", 3)
-    for place in range(4):
-        fresh.take(place, learner.member_state(place))
-    fresh.do("sync", 3)
-    attempts = [Attempt(m, IDENTITY, i, 1.0) for i, m in enumerate(("s0", "s1", None))]
-    one, other = (
-        [a.rollout.logprobs for a in worker.sample(attempts)] for worker in (trained, fresh)
-    )
-    assert one == other
-    published = [worker.engine.put for worker in (trained, fresh)]
-    assert published == [["t0@v3", "t1@v3", "s0@v3", "s1@v3"]] * 2
-
-
 class Off(SeparateEngine):
     """Says of some of the tokens that it samples that they are less likely than they are."""
 
@@ -107,46 +74,19 @@ class Off(SeparateEngine):
             yield i, replace(rollout, logprobs=tuple(x - by for x in rollout.logprobs))
 
 
-@pytest.fixture(params=["float32", "bfloat16"])
-def opened(request):
-    """A learner whose members are far from the base, an engine that has them, its number type."""
-    dtype = request.param
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_tokens_may_be_off_by_what_rounding_explains(dtype):
+    """Of members far from the base. In bfloat16 one token alone, the first of the base here, may be
+    more than half a nat off."""
     config = load_preset("nano", f"dtype={dtype}", "device=cpu", "threads=0", "learner.r=2")
     learner, engine = open_separate(config)
-    sync = partial(send, learner, engine, {}, dtype)
-    move(learner, 1)
-    sync(1)
-    return learner, engine, sync, dtype
-
-
-def move(learner, seed):
-    draws = torch.Generator().manual_seed(seed)
+    draws = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for layer in learner.adapters.layers.values():
             for up in layer.lora_B:
                 up.add_(0.05 * torch.randn(up.shape, generator=draws))
-
-
-@pytest.mark.parametrize(
-    "opened", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)], indirect=True
-)
-def test_a_member_that_did_not_arrive_stops_the_run_with_one_line(opened, monkeypatch):
-    learner, engine, sync, dtype = opened
-    arrived = engine.put_adapter
-    monkeypatch.setattr(
-        engine, "put_adapter", lambda name, *rest: None if name == "s0" else arrived(name, *rest)
-    )
-    move(learner, 2)
-    with pytest.raises(SelfplayError, match="s0 in the engine is not the learner's") as stopped:
-        sync(2)
-    assert len(str(stopped.value).splitlines()) == 1
-    assert f"expected {TOLERANCE[dtype]} at most" in str(stopped.value)
-
-
-def test_tokens_may_be_off_by_what_rounding_explains(opened):
-    """In bfloat16 one alone, the first of the base here, may be more than half a nat off."""
-    _learner, engine, sync, dtype = opened
-    limit = TOLERANCE[dtype]
+    sync, limit = partial(send, learner, engine, {}, dtype), TOLERANCE[dtype]
+    sync(1)
     engine.__class__ = Off
     for most, nats, passes in (
         *((10**6, limit / 2, True), (10**6, 2 * limit, False)),
