@@ -1,10 +1,8 @@
 """Runs on several workers: the same bytes as in one process, whatever dies on the way."""
 
 import os
-import pickle
 import signal
 import socket
-import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import replace
@@ -16,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from lora_evo import EngineStopped, adapter_hash
+from lora_evo import EngineStopped
 from processes import gone, listening, living
 from selfplay.config import for_workers
 from selfplay.errors import SelfplayError
@@ -28,7 +26,6 @@ from selfplay.members.remote import (
     check_equal,
     machine_names,
     open_workers,
-    ray_session,
     versions,
 )
 from selfplay.reports.progress import Progress
@@ -54,27 +51,13 @@ def small_pieces():
         yield
 
 
-class Ending(Progress):
-    """Ends something when a phase of the second step begins; then stops, if asked to."""
-
-    def __init__(self, phase, end, until=None, console=None):
-        super().__init__(console, quiet=console is None)
-        self.at, self.end, self.ended, self.until = (2, phase), end, False, (until, "propose")
-
-    def phase(self, phase):
-        super().phase(phase)
-        if (self.done + 1, phase) == self.until:
-            raise KeyboardInterrupt
-        if (self.done + 1, phase) == self.at and not self.ended:
-            self.ended = True
-            self.end()
-
-
-class Watching(Ending):
-    """Sees at every phase where the processes of a run listen, by what they are."""
+class Watching(Progress):
+    """Sees at every phase where the processes of a run listen, by what they are; ends something
+    when a phase of the second step begins."""
 
     def __init__(self, phase, end, token, said):
-        super().__init__(phase, end, console=Console(file=said, width=200))
+        super().__init__(Console(file=said, width=200))
+        self.at, self.end, self.ended = (2, phase), end, False
         self.token, self.seen = token, {}
 
     def phase(self, phase):
@@ -82,6 +65,9 @@ class Watching(Ending):
             with suppress(OSError):  # it has ended
                 self.seen.setdefault(kind, set()).update(listening(pid))
         super().phase(phase)
+        if (self.done + 1, phase) == self.at and not self.ended:
+            self.ended = True
+            self.end()
 
 
 def killing(pools, asked):
@@ -105,20 +91,13 @@ def killing(pools, asked):
 
 
 def watched(patch):
-    """Return the list of pools that runs open, each with the sizes of the answers to updates."""
+    """Return the list of pools that runs open."""
     opened = []
 
     class Watched(WorkerPool):
         def __init__(self, *arguments, **more):
-            self.sizes = []
             super().__init__(*arguments, **more)
             opened.append(self)
-
-        def each(self, method, arguments):
-            for rank, answer in super().each(method, arguments):
-                if method == "update":
-                    self.sizes.append(len(pickle.dumps(answer)))
-                yield rank, answer
 
     patch.setattr(remote, "WorkerPool", Watched)
     return opened
@@ -202,47 +181,6 @@ def test_no_process_of_a_run_listens_beyond_the_loopback_and_none_outlives_it(di
     assert not gone(str(disturbed.home), 60.0)
 
 
-def test_weights_do_not_pass_through_the_driver(disturbed):
-    for pool in disturbed.pools:
-        assert pool.sizes
-        assert max(pool.sizes) < 10_000
-
-
-@pytest.fixture
-def two_machines():
-    """As far as Ray knows; one is given up after 1.5 seconds without a sign, not half a minute."""
-    from ray.cluster_utils import Cluster
-
-    quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500}
-    quick["health_check_failure_threshold"] = 3
-    head = {"num_cpus": 1, "include_dashboard": False, "_system_config": quick}
-    opened = Cluster(initialize_head=True, head_node_args=head)
-    opened.add_node(num_cpus=1)
-    opened.wait_for_nodes()
-    yield opened
-    opened.shutdown()
-
-
-@SLOW
-@pytest.mark.parametrize("phase", ["match", "propose", "verify", "solve", "update"])
-def test_a_machine_that_is_lost_and_comes_back_changes_nothing(
-    alone, runs, pools, two_machines, tmp_path, capfd, phase
-):
-    config, expected = alone()
-    (second,) = two_machines.worker_nodes
-    ending = Ending(phase, lambda: two_machines.remove_node(second, allow_graceful=False), until=3)
-    home, both = tmp_path / "run", {"workers": 2, "ray": two_machines.address}
-    with pytest.raises(KeyboardInterrupt):
-        train(config, home, progress=ending, **both)
-    assert ending.ended
-    assert "the run goes back to its checkpoint of step 1" in capfd.readouterr().err
-    two_machines.add_node(num_cpus=1)
-    two_machines.wait_for_nodes()
-    resume(home, **both)
-    assert runs.outcome(home) == expected
-    assert [len(pool.places) for pool in pools] == [2, 1, 2]
-
-
 @SLOW
 def test_a_run_continues_with_any_number_of_workers(alone, runs, tmp_path):
     config, expected = alone()
@@ -256,29 +194,6 @@ def test_a_run_continues_with_any_number_of_workers(alone, runs, tmp_path):
 
 
 @SLOW
-def test_members_of_a_machine_without_the_run_directory_are_saved_as_those_of_others(
-    runs, tmp_path, monkeypatch
-):
-    config, (near, far, home) = for_workers(runs.config()), (tmp_path / n for n in "abc")
-    near.mkdir()
-    far.mkdir()
-    with open_workers(config, template_of(config), 2, None) as population:
-        population.save(near, home)
-        elsewhere = [(places, tmp_path / "not-there", home) for places in ((0, 2), (1, 3))]
-        whole = list(population.pool.each("save_some", elsewhere))
-        with monkeypatch.context() as patch:
-            patch.setattr(population.pool, "each", lambda *_: whole)
-            population.save(far, home)
-        for path in near.iterdir():
-            assert (far / path.name).read_bytes() == path.read_bytes()
-        before = [adapter_hash(population.export(name)) for name in population.members]
-        population.replace("t0", population.export("s0"), "t7")
-        population.load(far, config.founders)
-        after = [adapter_hash(population.export(name)) for name in population.members]
-    assert after == before
-
-
-@SLOW
 def test_a_worker_that_says_nothing_is_not_waited_for_for_ever(runs, monkeypatch):
     config = for_workers(runs.config())
     with open_workers(config, template_of(config), 2, None) as population:
@@ -286,18 +201,6 @@ def test_a_worker_that_says_nothing_is_not_waited_for_for_ever(runs, monkeypatch
         monkeypatch.setattr(remote, "PATIENCE", timedelta(seconds=2))
         with pytest.raises(EngineStopped, match=r"no answer for 0:00:02 from .*worker-1 \(process"):
             population.sync(1)
-
-
-@SLOW
-def test_workers_that_never_start_are_not_waited_for_for_ever(runs, monkeypatch):
-    """As where others take the room that was free, or where Ray's own process dies meanwhile."""
-    config = for_workers(runs.config())
-    monkeypatch.setattr(remote, "MEETING", timedelta(seconds=3))
-    with (
-        ray_session(None, 1) as ray,
-        pytest.raises(EngineStopped, match=r"0:00:03 from .*worker-1"),
-    ):
-        WorkerPool(ray, config, template_of(config), 0, 2)
 
 
 def train_with(tmp_path, *options):
@@ -345,19 +248,13 @@ def test_machines_of_one_name_are_told_apart_by_their_addresses():
     assert names == ["node (10.0.0.1)", "node (10.0.0.2)", "head", "node (10.0.0.1)"]
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    """A cluster that counts two GPUs and hands their numbers out, whether or not there are such."""
+def test_workers_take_a_gpu_each(runs, monkeypatch, request):
+    """In a cluster that counts two GPUs, whether or not there are such, and without a base."""
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 2, "num_gpus": 2, "include_dashboard": False}
-    opened = Cluster(initialize_head=True, head_node_args=head)
-    yield opened.address
-    opened.shutdown()
-
-
-def test_workers_take_a_gpu_each(runs, cluster, monkeypatch):
-    """Without a base, as the numbers of the GPUs are all that is looked at."""
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    request.addfinalizer(cluster.shutdown)
     answers = {
         "meet": (("here", "127.0.0.1"), os.getpid()),
         "open": (versions() | {"base": "none"}, ()),
@@ -377,32 +274,7 @@ def test_workers_take_a_gpu_each(runs, cluster, monkeypatch):
 
     monkeypatch.setattr(remote, "Worker", Light)
     monkeypatch.setattr(remote, "RemotePopulation", lambda pool, *_: pool)
-    with open_workers(runs.config("device=auto"), None, 2, cluster) as pool:
+    with open_workers(runs.config("device=auto"), None, 2, cluster.address) as pool:
         assert pool.text == "2 workers, one a GPU: 2 on here"
         seen = [actor.__ray_call__.remote(gpus) for actor in pool.actors]
         assert sorted(pool.ray.get(seen)) == [[0], [1]]
-
-
-HOLDING = """
-import sys, ray
-ray.init(sys.argv[1], logging_level="ERROR", log_to_driver=False)
-holder = ray.remote(num_cpus=2)(type("Holder", (), {"held": lambda self: True})).remote()
-ray.get(holder.held.remote())
-print("held", flush=True)
-sys.stdin.read()
-"""
-
-
-def test_a_full_cluster_is_one_line(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr(remote, "_ROOM_S", 1.0)
-    words = [sys.executable, "-c", HOLDING, cluster]
-    other = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        assert other.stdout.readline() == "held\n"
-        of_cluster = ("--ray", cluster, "--set", "device=cpu")
-        for count, needed in (("2", "2 workers need 2 CPUs"), ("0", "1 workers need 1 CPUs")):
-            result = train_with(tmp_path, *of_cluster, "--workers", count)
-            refused(result, needed, "Ray has 2, of which 0 are free", "wait, or add machines")
-        assert not (tmp_path / "run").exists()
-    finally:
-        other.communicate("")
