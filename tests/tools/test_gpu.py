@@ -51,20 +51,6 @@ def test_every_step_passes_and_writes_its_rows(tmp_path):
     assert min(*least["least_s"], *fresh["fresh_s"], speed["tflops"], shared["tflops"]) > 0
     assert shared["tokens"] < speed["tokens"]
     assert kernels["kernels"][0][1] > 0
-    assert [row.get("what") for row in found["card24"]] == [
-        *("open", "sample first", "sample", "update", "update", None)
-    ]
-    assert len(list((tmp_path / "out").iterdir())) == 10
-
-
-@pytest.mark.slow
-def test_a_base_of_real_shape_is_made_without_a_hub(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(SCRIPT.parent)
-    setting = import_module("setting").Setting("hf", "bfloat16", "cpu", False, tmp_path, tmp_path)
-    for name, value in setting.environment().items():
-        monkeypatch.setenv(name, value)
-    config = json.loads((setting.random_base("Qwen2.5-0.5B") / "config.json").read_text())
-    assert (config["hidden_size"], config["num_hidden_layers"]) == (896, 24)
 
 
 def test_nano_is_found_by_name_where_no_package_is_installed(tmp_path, monkeypatch):
@@ -82,13 +68,6 @@ def test_a_step_past_its_limit_fails_and_says_so(tmp_path, monkeypatch):
     assert not run.run_all(["facts"], given, 60.0)
     (row,) = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
     assert (row["step"], row["code"], row["end"]) == ("facts", None, [])
-
-
-def test_a_step_for_which_no_time_is_left_only_says_so(tmp_path):
-    subprocess.run(command(tmp_path, "--only", "facts", "cost", "--budget", "1"), check=True)
-    assert rows_of(tmp_path) == [
-        {"step": step, "skipped": "no time is left"} for step in ("facts", "cost")
-    ]
 
 
 def test_what_is_stopped_leaves_no_step_behind(tmp_path):

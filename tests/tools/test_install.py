@@ -51,14 +51,6 @@ def test_an_old_python_is_refused_with_what_to_type(tmp_path: Path) -> None:
     assert not (tmp_path / "venv").exists()
 
 
-def test_a_python_that_is_not_there_is_refused_with_what_to_type(tmp_path: Path) -> None:
-    done = made(tmp_path, "env", "python3.99")
-    expected = (
-        "python3.99 is not found; expected Python 3.11 to 3.14; type: make env PYTHON=python3.11"
-    )
-    assert done.stderr.startswith(expected)
-
-
 def test_a_python_without_venv_names_the_package_that_has_it(tmp_path: Path) -> None:
     """As on Debian, which keeps ensurepip in a package of its own."""
     (tmp_path / "ensurepip.py").write_text('raise ModuleNotFoundError(name="ensurepip")')

@@ -6,38 +6,16 @@ from collections import Counter
 from dataclasses import replace
 from random import Random
 
-import pytest
-
 from code_verifier import Limits, Proposal, Sandbox, canonical
 from nano_corpus import ROLES, Curriculum, example, task_of
 from nano_labels import label
-from nano_language import INPUTS_PER_PROGRAM, LEVELS, Program, random_program
+from nano_language import INPUTS_PER_PROGRAM, Program, random_program
 from selfplay.seeds import seed_tasks
 from selfplay.tasks.held_out import tasks_of
 from selfplay.tasks.nano import END
 from selfplay.tasks.template import NANO
 from write_tasks import HELD_OUT_SEED, held_out_programs, seed_rows
 from write_tasks import PER_LEVEL as SHIPPED
-
-
-def programs(seed, level, count=40):
-    rng = Random(seed)
-    return [random_program(rng, level) for _ in range(count)]
-
-
-@pytest.mark.parametrize("level", LEVELS)
-def test_programs_parse_and_have_distinct_inputs(level):
-    for program in programs(7, level):
-        tree = ast.parse(program.text)
-        *helpers, f = tree.body
-        assert f.name == "f"
-        assert [h.name for h in helpers] == ["g"] * len(helpers)
-        assert level == 4 or not helpers
-        assert len(f.args.args) == len(program.parameters)
-        assert len({repr(i) for i in program.inputs}) == INPUTS_PER_PROGRAM
-        assert all(len(i) == len(program.parameters) for i in program.inputs)
-        assert program.message
-        assert program.level == level
 
 
 def test_labels_are_what_the_plain_program_returns(labelled):
@@ -51,23 +29,8 @@ def test_labels_are_what_the_plain_program_returns(labelled):
     assert all(canonical(ast.literal_eval(output)) == output for *_, output in pairs)
 
 
-def test_the_returned_expression_with_its_values_gives_the_output(labelled):
-    """And the arguments come first: what a solver writes is enough to find the answer."""
-    checked = 0
-    for row in labelled:
-        if "def g(" in row.program.text:
-            continue
-        for run in row.runs:
-            assert repr(eval(run.trace[-1][1:-1], {})) == run.output
-            arguments = ast.literal_eval(f"({run.input},)")
-            first = [state.partition("=")[2] for state in run.trace[: len(arguments)]]
-            assert first == [f"{value!r};" for value in arguments]
-            checked += 1
-    assert checked > 100
-
-
 def test_a_program_that_fails_grows_or_says_nothing_is_left_out(labelling):
-    good = programs(1, 1, 1)[0]
+    good = random_program(Random(1), 1)
     changes = {"parameters": ("int",), "inputs": tuple((i,) for i in range(INPUTS_PER_PROGRAM))}
     bodies = ["return 1 // 0", "return a * 10 ** 9", "return 5", "return a > 3", "return -a"]
     texts = [f"def f(a):\n    {body}" for body in bodies]

