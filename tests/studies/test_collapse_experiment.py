@@ -7,7 +7,6 @@ import pytest
 from studies.collapse import niches, page
 from studies.collapse.measures import MEASURES
 
-from selfplay import read_run
 from selfplay.experiments.experiment import open_plan
 from selfplay.files.intervals import Estimate
 
@@ -31,18 +30,6 @@ def test_what_was_predicted_and_claimed_is_of_arms_and_measures_of_the_plans():
     for row, column in phases["arms"].values():
         assert row in phases["rows"]
         assert column in phases["columns"]
-
-
-def test_an_arm_is_trained_in_the_world(trained):
-    run = read_run(trained)
-    assert run.last == 2
-    assert [
-        kind.partition("#")[0].partition("(")[0] for kind in run.config["rollout"]["kinds"]
-    ] == ["studies.collapse.niches:NO_TRAP"]
-    tasks = [row for row in run.tasks() if row.status == "ok"]
-    assert tasks
-    assert not any(" z(" in row.program for row in tasks)
-    assert {row.kind for row in tasks} == {"code_o"}
 
 
 def test_the_page_shows_what_was_predicted_and_found(home, monkeypatch, capsys):
@@ -90,15 +77,3 @@ def test_a_claim_is_on_the_mean_of_arms_minus_that_of_others(monkeypatch):
     monkeypatch.setitem(page.MOST, "number", 1.0)
     found = page.combined(runs, ["none"], [], "number")
     assert (found.low, found.high) == (0.0, pytest.approx(0.5218, abs=1e-4)), "0 of five seeds"
-
-
-def test_the_phase_diagram_has_what_its_arms_found():
-    found = {"1T+1S": {"traps": 0.793}, "azr": {"traps": 0.98}}
-    chart = page.phase_diagram(page.predictions()["phases"], found).to_dict()
-    (cells,) = (
-        chart["datasets"].values() if "datasets" in chart else [chart["layer"][0]["data"]["values"]]
-    )
-    texts = {(cell["row"], cell["column"]): cell["text"] for cell in cells}
-    assert texts["1T+1S", ".25 .1"] == "100 → 79"
-    assert texts["8T+8S", ".25 .1"] == "100"
-    assert page.phase_diagram(page.predictions()["phases"], {"other": {}}) is None

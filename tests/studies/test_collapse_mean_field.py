@@ -7,7 +7,6 @@ from math import comb
 import numpy as np
 import pytest
 from studies.collapse.mean_field import (
-    REWARDS,
     World,
     expected_reward,
     simulate,
@@ -64,15 +63,6 @@ def test_teachers_prefer_traps_exactly_above_the_threshold(above):
     assert (course.trap_share > 0.99) if above else (course.trap_share < 0.01)
 
 
-def test_skill_is_held_at_the_threshold_where_teachers_have_settled():
-    # Slow teachers, so that students follow them.
-    world = World(rate=0.03, steps=8_000, forgetting=0.05)
-    rho = threshold(world.luck, world.attempts)
-    course = simulate(world, SEEDS)
-    assert course.skill == pytest.approx(rho, abs=0.02)
-    assert course.best > course.skill + 0.2
-
-
 def test_more_members_do_not_help_and_regret_does():
     one = World(steps=400)
     many = replace(one, members=8)
@@ -87,10 +77,3 @@ def test_more_members_do_not_help_and_regret_does():
         simulate(replace(many, reward="regret", attempts=g), SEEDS).trap_share for g in (6, 64)
     )
     assert ideal.trap_share < exact < sampled < 0.95
-
-
-@pytest.mark.parametrize("reward", REWARDS)
-def test_teachers_that_do_not_learn_stay_even(reward):
-    course = simulate(World(members=2, rate=0.0, reward=reward), SEEDS)
-    assert course.trap_share == pytest.approx(1 / 9, abs=0.06)
-    assert course.collapsed == 0.0

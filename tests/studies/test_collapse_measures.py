@@ -10,8 +10,6 @@ from studies.lab.measures import leaks
 
 from selfplay import RunRecord
 
-HIDDEN = "studies.collapse.niches:NICHES#0f"
-
 
 class Run(RunRecord):
     """A run of which only the last step is known."""
@@ -24,9 +22,10 @@ def row(step, teacher, program, **more):
     return found | {"input": "3", "status": "ok", "solve_rate": 0.5} | more
 
 
-def run(tmp_path, rows, kind=HIDDEN):
+def run(tmp_path, rows):
     write_rows(tmp_path / "tasks.jsonl", rows)
-    return written(Run(tmp_path, {"rollout": {"kinds": [kind]}}, ()))
+    kinds = ["studies.collapse.niches:NICHES#0f"]
+    return written(Run(tmp_path, {"rollout": {"kinds": kinds}}, ()))
 
 
 def both(steps):
@@ -71,22 +70,6 @@ def test_a_family_that_nobody_writes_is_extinct_and_a_trap_is_seen_when_it_close
     found = run(tmp_path, [row(1, "t0", program_of(("a1",))), *traps])
     assert found.numbers["families extinct"] == 8.0
     assert found.numbers["until most are traps"] == 40.0
-
-
-def test_examples_are_the_commonest_but_for_their_numbers(tmp_path):
-    rare = row(50, "t1", program_of(("h3",)), input="7", solve_rate=None)
-    found = run(tmp_path, [*both(range(41, 61)), rare])
-    (share, first), *_ = found.examples
-    assert share == pytest.approx(160 / 321)
-    assert first == f"{trap_program(4100)}\ninput 3  solved 50 %"
-
-
-def test_a_world_without_families_has_the_other_numbers(tmp_path):
-    found = run(tmp_path, both(range(41, 61)), "code_o")
-    assert found.numbers["duplicates, all teachers"] == pytest.approx(152 / 320)
-    assert not {"traps", "until most are traps", "families extinct", "divergence"} & set(
-        found.numbers
-    )
 
 
 def test_a_run_that_writes_nothing_more_has_no_numbers(tmp_path):

@@ -1,4 +1,4 @@
-"""The world of niches: hidden operators that the real sandbox knows, its tasks, and a run in it."""
+"""The world of niches: hidden operators that the real sandbox knows, and its tasks."""
 
 from collections import Counter
 from itertools import pairwise, product
@@ -10,7 +10,6 @@ from studies.collapse import niches
 from studies.collapse.niches import (
     DEPTHS,
     DIGITS,
-    EIGHTH,
     FAMILIES,
     LEAKED,
     NICHES,
@@ -27,7 +26,6 @@ from studies.collapse.niches import (
 )
 
 from code_verifier import Limits, Proposal, Sandbox, Task, read_rows
-from selfplay import template_named
 
 COLLAPSE = Path(niches.__file__).parent
 
@@ -60,16 +58,10 @@ def test_the_sandbox_knows_what_the_operators_do_and_no_prompt_says_it(sandbox):
 
 
 @pytest.mark.parametrize(
-    ("program", "given", "status"),
-    [
-        (program_of(("a1",)), "8", "exception"),
-        (program_of(("a1",)), "True", "exception"),
-        (program_of(("k1",)), "3", "exception"),
-        ("def f(x):\n    return a1(x", "3", "syntax_error"),
-    ],
+    ("program", "given"), [(program_of(("a1",)), "8"), (program_of(("k1",)), "3")]
 )
-def test_what_the_world_does_not_have_is_refused(program, given, status, sandbox):
-    assert judged(program, given, sandbox).status == status
+def test_what_the_world_does_not_have_is_refused(program, given, sandbox):
+    assert judged(program, given, sandbox).status == "exception"
 
 
 def test_a_trap_is_one_of_a_few_digits_and_no_pattern_tells_which(sandbox):
@@ -127,23 +119,3 @@ def test_a_gate_leaks_as_often_as_it_says_and_the_same_text_always(sandbox):
     assert sandbox.grade(leaked[0].task, leaked[0].task.output).score == 1.0
     again = [kind.validate(p, sandbox) for p in proposals[:9]]
     assert [v.task for v in again] == [v.task for v in verdicts[:9]]
-
-
-def test_traps_of_another_kind_have_as_many_outputs_as_it_says(sandbox):
-    tasks = [
-        EIGHTH.validate(Proposal("code_o", trap_program(number), "3"), sandbox).task
-        for number in range(41)
-    ]
-    assert {int(task.output) for task in tasks} == set(range(8))
-
-
-def test_seeds_are_of_all_families():
-    programs = [row["program"] for _, row in read_rows(COLLAPSE / "seeds.jsonl")]
-    assert Counter(map(family_of, programs)) == dict.fromkeys(FAMILIES, 64)
-
-
-def test_the_world_takes_the_place_of_code_o_in_the_nano_template():
-    template = template_named("nano", "nano", ["studies.collapse.niches:NICHES"])
-    assert template.in_play == (NICHES,)
-    assert [kind.name for kind in template.kinds] == ["code_o", "code_i", "code_f", "taskset"]
-    assert template.kind("code_o") is NICHES

@@ -1,14 +1,12 @@
 """The lab: its plans, its rewards, and kept runs that today's code still gives, in both worlds."""
 
-from dataclasses import asdict, replace
-from itertools import product
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 from studies.lab.rewards import r_zero
-from studies.lab.table import ACROSS
 
 from code_verifier import Task
 from selfplay import Attempt, Proposed, train
@@ -20,8 +18,6 @@ from selfplay.reports.progress import Progress
 WORLDS = ["studies/lab/kept.yaml", "studies/narrow/plan.yaml"]
 PLANS = [*WORLDS, *(f"studies/{name}/plan.yaml" for name in ("ease", "evolve", "gate", "tape"))]
 """Plans whose finished runs lie in the folder `results` beside them."""
-
-LEAKS = ("half", "tenth")
 
 
 class Until(Progress):
@@ -58,54 +54,6 @@ def test_rows_are_of_the_plans_arms_and_seeds(path):
     assert len({(row.arm, row.seed) for row in rows}) == len(rows)
     assert all(row.last == row.steps == 300 and row.plan == plan.name for row in rows)
     assert sum(path.stat().st_size for path in results.iterdir()) < 3e6
-
-
-def test_tapes_have_their_own_live_runs():
-    live = read_kept(Path("studies/tape/live"))
-    of_each = product(ACROSS["tape"], open_plan("studies/tape/plan.yaml").seeds)
-    assert sorted((row.arm, row.seed) for row in live) == sorted(of_each)
-    assert all(row.last == row.steps == 300 and row.plan == "lab" for row in live)
-
-
-def test_the_narrow_world_differs_from_the_lab_in_the_base_alone():
-    paths = "studies/narrow/plan.yaml", "studies/lab/kept.yaml"
-    narrow, lab = (yaml.safe_load(Path(path).read_text()) for path in paths)
-    assert narrow["set"] == lab["set"] | {"base": "studies/narrow/nano-narrow"}
-    assert (narrow["preset"], narrow["seeds"]) == (lab["preset"], lab["seeds"])
-    names = narrow["arms"].keys() - {"written as often"}  # from a file of this base's tasks
-    assert all(narrow["arms"][name] == lab["arms"][name] for name in names)
-
-
-def flat(settings):
-    """Return nested settings by dotted key."""
-    nested = {k: v if isinstance(v, dict) else {"": v} for k, v in settings.items()}
-    return {f"{k}.{name}": value for k, of in nested.items() for name, value in of.items()}
-
-
-GATE = {f"{arm} leak {n}": arm for arm in ("frozen", "slow regret", "paper") for n in LEAKS}
-EVOLVE = dict.fromkeys(("weakest replaced", "random replaced"), "slow regret")
-TAPE = dict.fromkeys(("tape", "shuffled"), "written as often")
-
-
-@pytest.mark.parametrize(
-    ("name", "like", "differs"),
-    [
-        ("gate", GATE, {"rollout.kinds"}),
-        ("evolve", EVOLVE, {"evolution.evolve_every", "league.fitness"}),
-        ("tape", TAPE, {"rollout.tasks", "rollout.tasks_order"}),
-    ],
-)
-def test_arms_of_other_questions_differ_from_the_labs_in_what_they_ask_about(name, like, differs):
-    lab, plan = open_plan("studies/lab/kept.yaml"), open_plan(f"studies/{name}/plan.yaml")
-    assert plan.seeds == lab.seeds
-    assert {*ACROSS[name]} <= {*lab.arms}
-    for arm in plan.arms:
-        agent = "one agent written matched" if arm.startswith("one agent") else None
-        of_lab = agent or next(of for end, of in like.items() if arm.endswith(end))
-        theirs, ours = (flat(asdict(p.run_config(a, 3))) for p, a in ((lab, of_lab), (plan, arm)))
-        different = {key for key in theirs if theirs[key] != ours[key]}
-        assert different
-        assert different <= differs
 
 
 @pytest.mark.parametrize(
