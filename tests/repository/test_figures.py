@@ -224,13 +224,8 @@ def test_a_wrong_figure_is_found() -> None:
         changed = section._replace(prose=section.prose.replace(right, wrong))
         with pytest.raises(AssertionError):
             check(changed)
-    alone = section._replace(text="", prose="It gains 3.0 [1.0, 5.0] points.")
     with pytest.raises(AssertionError, match="neither"):
-        check(alone)
-    by_command = "It gains 3.0 [1.0, 5.0]. Made by `make demo` in {} minutes at commit `ace4710f`."
-    check(alone._replace(prose=by_command.format(4)))
-    with pytest.raises(AssertionError, match="neither"):
-        check(alone._replace(prose=by_command.format(40)))
+        check(section._replace(text="", prose="It gains 3.0 [1.0, 5.0] points."))
 
 
 def last_thirds(results: Path) -> dict[str, dict[int, float]]:
