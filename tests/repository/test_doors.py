@@ -107,16 +107,6 @@ def test_neither_import_nor_help_brings_what_loads_slowly(package: str) -> None:
     assert python("-c", program) == "set()\n"
 
 
-def test_the_model_library_loads_with_the_first_model() -> None:
-    slow = {"transformers", "huggingface_hub", "altair", "jinja2", "pandas", "peft", "ray"}
-    program = (
-        "import sys, lora_evo.model.saved_adapters, lora_evo.recovery, selfplay.training; "
-        "import selfplay.sft, selfplay.members.remote; "
-        f"print({slow} & set(sys.modules))"
-    )
-    assert python("-c", program) == "set()\n"
-
-
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_package_declares_the_siblings_it_imports(package: str) -> None:
     project = tomllib.loads((ROOT / package / "pyproject.toml").read_text())["project"]
@@ -133,12 +123,3 @@ def test_a_package_declares_the_siblings_it_imports(package: str) -> None:
 def test_a_package_is_typed_and_licensed(package: str) -> None:
     assert (ROOT / package / "src" / package / "py.typed").exists()
     assert (ROOT / package / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
-
-
-def test_no_init_files_under_tests() -> None:
-    assert not list((ROOT / "tests").rglob("__init__.py"))
-
-
-def test_all_pages_have_the_same_colours():
-    places = "league.charts", "evals.page", "code_verifier.metrics_page", "selfplay.reports.pages"
-    assert len({importlib.import_module(place).PALETTE for place in places}) == 1

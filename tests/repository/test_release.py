@@ -43,18 +43,8 @@ def test_packages_name_the_pythons_that_make_takes() -> None:
     assert pythons() == [f"3.{minor}" for minor in range(int(oldest), int(newest))]
     for project in PROJECTS.values():
         assert project["requires-python"] == f">=3.{oldest}"
-        assert project["authors"]
-        assert project["urls"].keys() >= {"Paper"}
 
 
 def test_all_packages_and_the_citation_have_one_version() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert {import_module(name).__version__ for name in PACKAGES} == {citation["version"]}
-    assert len(citation["references"][0]["authors"]) == 6
-
-
-def test_the_changelog_tells_a_release_in_sixty_lines() -> None:
-    parts = (ROOT / "CHANGELOG.md").read_text().split("\n## ")[1:]
-    releases = [part for part in parts if not part.startswith("Unreleased")]
-    assert releases
-    assert all(len(part.strip().splitlines()) <= 60 for part in releases)
