@@ -315,9 +315,7 @@ def test_the_last_words_of_a_server_are_in_the_message(monkeypatch, when):
     assert "MISSING" not in done.stdout
 
 
-def test_a_server_that_ends_before_it_is_asked_is_lost_like_others(
-    monkeypatch,
-):
+def test_a_server_that_ends_before_it_is_asked_is_lost_like_others(monkeypatch):
     def spawn_and_wait(self, spawn=process.Process._spawn):
         spawn(self)
         self._process.wait()
@@ -403,10 +401,7 @@ ADDRESSES = [
     "class A: pass\ndef f(x):\n    return hash(A()) % 999",
 ]
 """Programs that show addresses."""
-PLAIN = [
-    PROGRAMS[1][1],
-    "import math\ndef f(x):\n    return math.sqrt(x)",
-]
+PLAIN = [PROGRAMS[1][1], "import math\ndef f(x):\n    return math.sqrt(x)"]
 """Programs that can reach no chance, and make no texts of values."""
 READS = ("m.time()", "m.monotonic()", "m.perf_counter_ns()", "m.time_ns()", "m.gmtime()[5]")
 CLOCKS = [(REAL_CLOCK.format(read=read), "") for read in READS]
@@ -495,9 +490,7 @@ reader._read = breaking
 """
 
 
-def test_only_a_text_that_breaks_the_parser_is_the_programs_fault(
-    monkeypatch,
-):
+def test_only_a_text_that_breaks_the_parser_is_the_programs_fault(monkeypatch):
     """A reader that breaks on every text is ours."""
     for condition, status, words in (
         ("'planted' in text", "syntax_error", "Python's parser broke on it: it ended"),

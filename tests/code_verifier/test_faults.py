@@ -17,14 +17,7 @@ import pytest
 from meanwhile import executing_fails
 
 import code_verifier.sandbox
-from code_verifier import (
-    Limits,
-    Sandbox,
-    SandboxUnavailable,
-    ScriptRunner,
-    Task,
-    ordered_map,
-)
+from code_verifier import Limits, Sandbox, SandboxUnavailable, ScriptRunner, Task, ordered_map
 from code_verifier.process import Process
 
 IDENTITY = "def f(x):\n    return x"
@@ -126,9 +119,7 @@ def test_a_program_survives_its_server(one, threads):
     assert eventually(lambda: not set(servers) & set(one.pids()))
 
 
-def test_what_a_killed_child_left_of_its_program_is_no_order(
-    monkeypatch,
-):
+def test_what_a_killed_child_left_of_its_program_is_no_order(monkeypatch):
     """The child is killed when it has read a part of a program, and its caller is slow."""
 
     def write(self, body, deadline, whole=Process._write):

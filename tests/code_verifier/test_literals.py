@@ -8,13 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from code_verifier import (
-    Comparison,
-    LiteralError,
-    canonical,
-    parse_arguments,
-    parse_literal,
-)
+from code_verifier import Comparison, LiteralError, canonical, parse_arguments, parse_literal
 from code_verifier.literals import read_arguments
 
 _floats = st.floats(allow_nan=False, allow_infinity=False)

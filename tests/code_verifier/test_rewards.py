@@ -193,9 +193,7 @@ def test_rewards_of_a_mixed_batch(sandbox):
     assert found == [1.0, 0.0, 1.0, 0.0, 1.0, 0.0]
 
 
-def test_a_fault_of_ours_is_no_reward_and_equal_answers_are_judged_once(
-    monkeypatch,
-):
+def test_a_fault_of_ours_is_no_reward_and_equal_answers_are_judged_once(monkeypatch):
     monkeypatch.setattr(rewards, "_faults", [])
     broken = failing()
     columns = {name: [value] * 3 for name, value in ROW.items()}
@@ -207,9 +205,7 @@ def test_a_fault_of_ours_is_no_reward_and_equal_answers_are_judged_once(
     assert trl_reward(broken)(answers, **columns) == [None, 0.0, None]  # no second warning
 
 
-def test_a_row_is_not_blamed_when_the_sandbox_fails_on_its_solution(
-    monkeypatch,
-):
+def test_a_row_is_not_blamed_when_the_sandbox_fails_on_its_solution(monkeypatch):
     monkeypatch.setattr(rewards, "_checked", set())
     own = "def f(x, seven=7):\n    return x"
     row = {"kind": ["code_f"], "program": [own], "inputs": [["3"]], "outputs": [["9"]]}

@@ -130,7 +130,7 @@ def test_a_task_comes_back_from_its_row(task):
     assert Task.from_row(row) == task
     assert Task.from_row(row | {"step": 3, "metrics": None}) == task
     assert list(row) == [
-        *("id", "kind", "program", "input", "output", "inputs", "outputs", "message", "visible"),
+        *("id", "kind", "program", "input", "output", "inputs", "outputs", "message", "visible")
     ]
 
 

@@ -12,13 +12,7 @@ from pathlib import Path
 import pytest
 from meanwhile import dying
 
-from code_verifier import (
-    CodeVerifierError,
-    Grade,
-    SandboxUnavailable,
-    rewards,
-    scripts,
-)
+from code_verifier import CodeVerifierError, Grade, SandboxUnavailable, rewards, scripts
 from code_verifier.jail import server, walls
 from code_verifier.scripts.grades import equal_output, run_tests
 from code_verifier.scripts.suites import read_tests

@@ -3,15 +3,7 @@
 import numpy as np
 import pytest
 
-from league import (
-    League,
-    LeagueConfig,
-    LeagueError,
-    Outcome,
-    calibration,
-    rate,
-    read_league,
-)
+from league import League, LeagueConfig, LeagueError, Outcome, calibration, rate, read_league
 
 
 def test_a_league_of_one_population_from_beginning_to_end(tmp_path):

@@ -36,11 +36,7 @@ def test_all_hopeless_is_uniform_and_exploration_is_a_floor():
 
 
 @settings(max_examples=60)
-@given(
-    st.integers(2, 9),
-    st.one_of(st.none(), st.integers(1, 9)),
-    st.integers(0, 2**40),
-)
+@given(st.integers(2, 9), st.one_of(st.none(), st.integers(1, 9)), st.integers(0, 2**40))
 def test_in_a_whole_round_all_play_equally_often(teachers, students, seed):
     """In one population each is teacher once and student once, and never plays itself."""
     state = founded(teachers, students, seed=seed)
