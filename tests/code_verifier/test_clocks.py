@@ -1,6 +1,5 @@
 """Clocks of the sandbox's own: good for measuring, useless for telling the time."""
 
-import calendar
 from datetime import UTC, datetime
 
 import pytest
@@ -10,25 +9,6 @@ from code_verifier import Limits, Sandbox
 from code_verifier.jail.clocks import STARTS
 
 DATES = [datetime.fromtimestamp(start, UTC) for start in STARTS]
-TWO_SIDES = {
-    **{
-        f"odd {name}": lambda date, name=name: bool(getattr(date, name) % 2)
-        for name in ("year", "month", "day", "hour", "minute", "second")
-    },
-    "odd weekday": lambda date: bool(date.weekday() % 2),
-    "odd week": lambda date: bool(date.isocalendar().week % 2),
-    "odd quarter": lambda date: bool((date.month - 1) // 3 % 2),
-    "odd day of the year": lambda date: bool(date.timetuple().tm_yday % 2),
-    "odd day of all days": lambda date: bool(date.toordinal() % 2),
-    "weekend": lambda date: date.weekday() > 4,
-    "leap year": lambda date: calendar.isleap(date.year),
-    "morning": lambda date: date.hour < 12,
-    "working hours": lambda date: 9 <= date.hour < 17,
-    "first half of the year": lambda date: date.month <= 6,
-    "first half of the month": lambda date: date.day <= 15,
-    "first half of the hour": lambda date: date.minute < 30,
-    "first half of the minute": lambda date: date.second < 30,
-}
 
 
 def test_the_clocks_show_what_a_program_may_ask_for():
@@ -43,19 +23,11 @@ def test_the_clocks_show_what_a_program_may_ask_for():
     assert any(date.day == 13 and date.weekday() == 4 for date in DATES)
 
 
-@pytest.mark.parametrize("side", TWO_SIDES)
-def test_the_first_two_clocks_differ_in_all_that_has_two_sides(side):
-    first, second = (TWO_SIDES[side](date) for date in DATES[:2])
-    assert first != second
-
-
 @pytest.mark.parametrize(
     "read",
     [
         "datetime.datetime.now().microsecond % 2",
-        "datetime.datetime.now().microsecond < 10",
         "datetime.date.today().weekday() == 0",
-        "datetime.date.today().day == 1",
         "datetime.date.today().day in (2, 8, 9)",
         "(datetime.date.today() + datetime.timedelta(days=1)).year == datetime.date.today().year",
         "datetime.datetime.now().hour == 12",
@@ -82,14 +54,11 @@ def test_sleeping_is_not_waited_for():
     "program",
     [
         "import time\ndef f():\n    try:\n        time.sleep(60)\n    except BaseException: pass",
-        "import time\ndef f():\n    while True: time.sleep(0)",
         "import time\ndef f():\n    end = time.time() + 60\n    while time.time() < end: pass",
         "import time\ndef f():\n    day = time.gmtime().tm_mday\n"
         "    while time.gmtime().tm_mday == day: pass",
-        "import datetime\ndef f():\n    now = datetime.datetime.now\n    end = now()\n"
-        "    end += datetime.timedelta(minutes=1)\n    while now() < end: pass",
     ],
-    ids=["swallowed", "no sleep", "busy wait", "tomorrow", "datetime"],
+    ids=["swallowed", "busy wait", "tomorrow"],
 )
 def test_waiting_past_the_limit_is_a_timeout(quick, program):
     verdict = quick.check(program, "")
