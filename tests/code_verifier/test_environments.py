@@ -2,8 +2,6 @@
 one line names the cause."""
 
 import json
-import os
-import shutil
 import sys
 from functools import cache
 
@@ -77,15 +75,12 @@ def elsewhere():
     return judged()
 
 
-SLOW = pytest.mark.slow
 WITHOUT = {
     "functions of Python": (
         "from code_verifier import process as p\np._BOOTSTRAP = p._BOOTSTRAP.replace('m.main()', "
         "'import os; del os.pidfd_open, os.memfd_create; m.main()')"
     ),
-    "pidfd_open": "refuse(PIDFD_OPEN)",
-    "memfd_create": "refuse(MEMFD_CREATE)",
-    "both": "refuse(PIDFD_OPEN)\nrefuse(MEMFD_CREATE)",
+    "calls of the kernel": "refuse(PIDFD_OPEN)\nrefuse(MEMFD_CREATE)",
 }
 
 
@@ -95,28 +90,23 @@ def test_programs_and_scripts_end_as_meant_where_nothing_is_missing():
     outputs = [row[1] for row in rows[len(PROGRAMS) :]]
     assert outputs[:4] == ["42\n", "True\n", "4 4\n", "x" * 300_000 + "\n"]
     assert outputs[9:] == ["300000\n", "", "", "'b' 1 1\n", "''\n"]
-    assert [row[0] for row in rows[-7:]] == ["exception", "timeout", *["ok"] * 5][:7]
+    assert [row[0] for row in rows[-7:]] == ["exception", "timeout", *["ok"] * 5]
 
 
 @pytest.mark.parametrize(
-    "what", ["both", *(pytest.param(what, marks=SLOW) for what in WITHOUT if what != "both")]
+    "what", ["calls of the kernel", pytest.param("functions of Python", marks=pytest.mark.slow)]
 )
 def test_verdicts_are_equal_without(what):
     assert judged(1, setup=WITHOUT[what]) == elsewhere()[1:]
 
 
-ULIMITS = ("-v 4000000", "-f 100000", "-t 60", "-n 32", "-c 0", "-s 8192", "-f 1000 -v 6000000")
-
-
-@pytest.mark.parametrize(
-    "limit", [" ".join(ULIMITS[:6]), *(pytest.param(limit, marks=SLOW) for limit in ULIMITS)]
-)
-def test_verdicts_are_equal_under_limits_of_the_caller(limit):
+def test_verdicts_are_equal_under_limits_of_the_caller():
     """And the doctor finds nothing to mend."""
-    doctor = confined(DOCTOR, shell=f"ulimit {limit}")
+    limit = "ulimit -v 4000000 -f 100000 -t 60 -n 32 -c 0 -s 8192"
+    doctor = confined(DOCTOR, shell=limit)
     assert (doctor.returncode, doctor.stderr) == (0, "")
     assert "unknown" not in doctor.stdout
-    assert judged(shell=f"ulimit {limit}") == elsewhere()
+    assert judged(shell=limit) == elsewhere()
 
 
 DOCTOR = "from code_verifier.cli import main\nmain(['doctor'])"
@@ -136,31 +126,6 @@ SMALL = {
 }
 
 
-def as_another_user(limit):
-    """Shell commands after which at most so many processes run, of a user who can read all."""
-    able = "--inh-caps=+dac_read_search --ambient-caps=+dac_read_search"
-    user = f"--reuid={1 << 29 | os.getpid()} --regid=65534 --clear-groups"
-    return f'set -- setpriv {user} {able} bash -c \'ulimit -u {limit}; exec "$@"\' bash "$@"'
-
-
-def is_unknown(done):
-    """Whether the doctor says of every layer that it does not know it."""
-    rows = [line.split() for line in done.stdout.splitlines() if line.startswith("  ")]
-    return len(rows) == 10 and {row[1] for row in rows} == {"unknown"}
-
-
-@pytest.mark.parametrize("limit", [1, 2])
-def test_too_few_processes_are_named_in_one_line(limit):
-    if os.geteuid() or not shutil.which("setpriv"):
-        pytest.skip("needs root, whose processes no limit counts, and setpriv")
-    done = confined(DOCTOR, shell=as_another_user(limit))
-    assert done.returncode == 1
-    assert is_unknown(done)
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1
-    assert "Resource temporarily unavailable; allow more processes: ulimit -u 256" in done.stderr
-
-
 @pytest.mark.parametrize("what", SMALL)
 def test_a_limit_that_is_too_small_is_named_in_one_line(what):
     setup, cause, remedy = SMALL[what]
@@ -174,17 +139,8 @@ def test_a_limit_that_is_too_small_is_named_in_one_line(what):
     assert ":;" not in done.stderr
 
 
-def test_a_python_that_lacks_memory_may_say_only_that_it_failed():
-    words = "it ended: SystemError: error return without exception set"
-    assert process.remedy(words) == "free or allow more memory: ulimit -v unlimited"
-
-
-FEW_FILES = (8, 12, 17, 19, 20, 24, 28)
-
-
-@pytest.mark.parametrize("limit", [18, *(pytest.param(n, marks=SLOW) for n in FEW_FILES)])
+@pytest.mark.parametrize("limit", [18, pytest.param(24, marks=pytest.mark.slow)])
 def test_too_few_open_files_suffice_or_are_named_in_one_line(limit, tmp_path):
-    """Also where none is left to clean up with."""
     rows = tmp_path / "rows.jsonl"
     lines = [{"program": program, "input": text} for _, program, text in PROGRAMS]
     rows.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -197,16 +153,7 @@ def test_too_few_open_files_suffice_or_are_named_in_one_line(limit, tmp_path):
         assert done.stderr.count("error: ") == done.stderr.count("\n") == done.returncode
 
 
-@pytest.mark.parametrize(
-    "setup", ["refuse(OPENAT, 30, 2, O_CREAT)", "refuse(MKDIR, 13)"], ids=["no file", "no folder"]
-)
-def test_without_a_folder_for_temporary_files_one_line_says_so(setup):
-    line = "error: no temporary folder can be made: "
-    done = confined(DOCTOR, setup=setup)
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert done.stderr.startswith(line)
-    assert "export TMPDIR=FOLDER" in done.stderr
-    assert is_unknown(done)
+def test_without_a_folder_for_temporary_files_one_error_says_so():
     program = """
 from code_verifier import Sandbox, SandboxUnavailable, ScriptRunner
 said = []
@@ -219,8 +166,10 @@ with Sandbox(1) as sandbox, ScriptRunner() as runner:
             said.append(str(error))
 print(json.dumps(said))
 """
-    said = printed(program, setup=setup)
-    assert said == [done.stderr.removeprefix("error: ").strip()] * 2
+    for said in printed(program, setup="refuse(OPENAT, 30, 2, O_CREAT)"):
+        assert said.startswith("no temporary folder can be made: ")
+        assert "export TMPDIR=FOLDER" in said
+        assert "\n" not in said
 
 
 def test_the_variables_by_which_a_python_finds_its_files_reach_the_server(tmp_path):
@@ -247,25 +196,18 @@ ORDINARY = """
 import gc, os, posix
 def seen():
     texts = [str(posix.environ), str(dict(os.environ)), str(os.environb), str(os.environ._data)]
-    texts += [str(os.getenv(name)) for name in ("LD_LIBRARY_PATH", "PYTHONHOME")]
     texts += [repr(item) for item in gc.get_objects() if type(item) in (dict, list, tuple)
               and len(item) < 200]
-    for path in ("/proc/self/environ", "/proc/thread-self/environ", "/proc/1/environ"):
+    for path in ("/proc/self/environ", "/proc/1/environ"):
         try:
             texts.append(open(path).read())
         except OSError:
             pass
     try:
         import ctypes
-        libc = ctypes.CDLL(None)
-        libc.getenv.restype = ctypes.c_char_p
-        texts += [str(libc.getenv(name)) for name in (b"LD_LIBRARY_PATH", b"PYTHONHOME")]
-        place = ctypes.c_void_p.in_dll(libc, "environ").value
-        words = ctypes.cast(place, ctypes.POINTER(ctypes.c_char_p))
-        number = 0
-        while words[number] is not None:
-            texts.append(str(words[number]))
-            number += 1
+        place = ctypes.c_void_p.in_dll(ctypes.CDLL(None), "environ").value
+        words = iter(ctypes.cast(place, ctypes.POINTER(ctypes.c_char_p)))
+        texts += map(str, iter(lambda: next(words), None))
     except (ImportError, OSError):
         pass
     return SECRET in "".join(texts), "LC_ALL" in texts[1]
@@ -315,18 +257,6 @@ def test_the_last_words_of_a_server_are_in_the_message(monkeypatch, when):
     assert "MISSING" not in done.stdout
 
 
-def test_a_server_that_ends_before_it_is_asked_is_lost_like_others(monkeypatch):
-    def spawn_and_wait(self, spawn=process.Process._spawn):
-        spawn(self)
-        self._process.wait()
-
-    code, words = LOST["by a signal"]
-    serving_after(monkeypatch, code)
-    monkeypatch.setattr(process.Process, "_spawn", spawn_and_wait)
-    with Sandbox(1) as sandbox, pytest.raises(SandboxUnavailable, match=words):
-        sandbox.run("def f(x):\n    return x", "1")
-
-
 def test_so_are_those_of_a_server_that_ends_at_work(monkeypatch):
     code = "def e(s, o): raise RuntimeError('first\\nplanted error')\nm.Server.execute = e"
     serving_after(monkeypatch, code)
@@ -337,18 +267,6 @@ def test_so_are_those_of_a_server_that_ends_at_work(monkeypatch):
         script = runner.run("print(1)", "", cpu_s=10.0)
         assert script.status == "sandbox_error"
         assert script.reason == "a fork server was lost: it ended: planted error"
-
-
-def test_a_server_that_complains_without_end_goes_on(monkeypatch):
-    serving_after(
-        monkeypatch,
-        "def e(s, o, run=m.Server.execute):\n"
-        "    for _ in range(99): m.walls.complain(OSError('x' * 9999))\n"
-        "    run(s, o)\nm.Server.execute = e",
-    )
-    with Sandbox(1) as sandbox, ScriptRunner() as runner:
-        assert sandbox.check("def f(x):\n    return x + 1", "1").output == "2"
-        assert runner.run("print(1)", "", cpu_s=10.0).output == b"1\n"
 
 
 def test_an_interrupted_start_spoils_no_verdict(monkeypatch):
@@ -365,34 +283,6 @@ def test_an_interrupted_start_spoils_no_verdict(monkeypatch):
                 sandbox.layers()
         verdicts = [sandbox.run("def f(x):\n    return x", str(n)) for n in range(3)]
     assert [verdict.output for verdict in verdicts] == ["0", "1", "2"]
-
-
-REACH = """
-import os
-def seen():
-    done = []
-    for number in range(START, 16):
-        for attempt in (lambda: os.write(number, b"planted"), lambda: os.read(number, 1)):
-            try:
-                attempt()
-                done.append(number)
-            except OSError:
-                pass
-    return done
-"""
-
-
-@pytest.mark.usefixtures("without_filter")
-def test_no_program_reaches_the_stream_of_errors_even_without_a_filter():
-    inside = REACH.replace("START", "0").replace("import os", "").replace("os.", "p.")
-    function = f"import random\n{DEEP}{inside}f = seen"
-    with Sandbox(1, allow_weak=True) as sandbox, ScriptRunner(allow_weak=True) as runner:
-        assert sandbox.run(function, "").output == "[]"
-        script = runner.run(f"{REACH.replace('START', '2')}\nprint(seen())", "", cpu_s=10.0)
-        assert script.output == b"[]\n"
-        more = {"limits_s": [9.0], "module_s": 9.0, "total_s": 30.0}
-        calls = runner.call(REACH.replace("START", "0"), "seen", [()], **more)
-        assert [value.text for value in calls.values] == ["[]"], calls
 
 
 ADDRESSES = [
@@ -445,29 +335,6 @@ def test_where_addresses_are_not_scrambled_what_may_show_them_is_refused(no_new_
     assert layers["clocks"] or no_new_code != NO_NEW_CODE["by a filter"]
     assert [category for category, _ in warned] == ["RuntimeWarning"] * len(missing)
     assert warned[0][1].startswith("this machine lacks the layer 'addresses': a program that can")
-
-
-@pytest.mark.parametrize(
-    "no_new_code", ["by a filter", pytest.param("by the process", marks=SLOW)], indirect=True
-)
-def test_commands_say_once_that_addresses_are_not_scrambled(tmp_path, no_new_code):
-    rows = tmp_path / "rows.jsonl"
-    lines = [{"program": program, "input": "1"} for program in [*ADDRESSES, *PLAIN]]
-    rows.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    command = "from code_verifier.cli import main\nmain(sys.argv[1:])"
-    done = confined(
-        command, "check", rows, "--out", tmp_path / "out", "--workers", 2, setup=no_new_code
-    )
-    assert done.returncode in (0, 1)
-    warned = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
-    assert sum("'addresses'" in line for line in warned) == 1
-    assert len(warned) == len(set(warned))
-    assert "Traceback" not in done.stderr
-    doctor = confined(DOCTOR, setup=no_new_code)
-    assert (doctor.returncode, doctor.stderr) == (0, "")
-    layer = next(line for line in doctor.stdout.splitlines() if "addresses" in line)
-    assert layer.split()[:2] == ["addresses", "MISSING"]
-    assert "no verdict depends" not in doctor.stdout
 
 
 def test_no_program_is_accepted_for_a_clock_that_could_not_be_replaced():

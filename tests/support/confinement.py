@@ -18,7 +18,7 @@ _X86 = platform.machine() == "x86_64"
 _PR_SET_NO_NEW_PRIVS, _PR_SET_MDWE = 38, 65
 PIDFD_OPEN, MEMFD_CREATE = 434, 319 if _X86 else 279
 MPROTECT, MUNMAP = (10, 11) if _X86 else (226, 215)
-OPENAT, MKDIR = (257, 83) if _X86 else (56, 34)
+OPENAT = 257 if _X86 else 56
 PROT_EXEC, O_CREAT = 4, 0o100
 _HEAD = """
 import json, sys
