@@ -1,8 +1,6 @@
 """Limits, streams, several inputs and the end of a sandbox; programs by the hundred: `corpus`."""
 
 import random
-import subprocess
-import sys
 
 import pytest
 
@@ -89,33 +87,6 @@ def test_an_input_is_what_python_makes_of_its_text(sandbox, program, input, outp
 def test_an_empty_set_of_an_input_is_a_source_of_chance(sandbox, empty, input):
     program = f"def f(s, x):\n    {empty}.update(x)\n    return {empty}.pop()"
     assert sandbox.check(program, input).status == "nondeterministic"
-
-
-ALONE = """
-import os
-from code_verifier import Sandbox, SandboxUnavailable
-
-def descriptors():
-    return len(os.listdir("/proc/self/fd"))
-
-before = descriptors()
-with Sandbox(workers=2) as sandbox:
-    assert all(v.ok for v in sandbox.check_many([("def f(x):\\n    return x", "1")] * 20))
-    pids = sandbox.pids()
-assert pids and descriptors() == before, (before, descriptors())
-assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
-try:
-    sandbox.run("def f(x):\\n    return x", "1")
-except SandboxUnavailable as error:
-    print(error)
-"""
-
-
-def test_no_process_or_descriptor_stays_behind():
-    """In a process of its own: here the sandboxes of other tests come to their ends."""
-    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "the sandbox is closed" in done.stdout
 
 
 def test_wrong_use_is_refused():

@@ -138,20 +138,6 @@ def test_the_longest_program_is_within_its_budget(sandbox):
 
 _FILE = Path(__file__).parent / "corpus" / "chance.toml"
 CHANCE = tomllib.loads(_FILE.read_text(encoding="utf-8"))
-CHAINS = {
-    "functions": "def v0(x): return x\n" + "".join(f"v{n + 1}=v{n}\n" for n in range(6000)),
-    "instances": "class A: pass\n"
-    + "".join(f"v{n}=v{n + 1}\n" for n in range(3000))
-    + "v3000=A()\n",
-}
-
-
-@pytest.mark.parametrize("kind", CHAINS)
-def test_no_chain_of_names_delays_the_reader(sandbox, kind):
-    """To follow a name at a time would take all of its budget."""
-    verdict = sandbox.run(CHAINS[kind] + "def f(x): return f'{x}'", "1")
-    wanted = {"functions": Status.OK, "instances": Status.EXCEPTION}
-    assert verdict.status == wanted[kind], verdict.reason
 
 
 @pytest.mark.parametrize(("table", "runs"), [("sixteen", 16), ("twice", 2)])
