@@ -124,15 +124,7 @@ def test_a_machine_where_addresses_cannot_be_scrambled_says_so(without):
 
 @pytest.mark.parametrize("without", ["unknown machine"], indirect=True)
 def test_where_addresses_cannot_be_scrambled_what_may_show_one_is_refused(without):
-    shown = (
-        "id(1) % 32",
-        "str(int.mro)[-3:]",
-        "f'{f}'[-3]",
-        "hash(f) % 8",
-        "'%s' % f",
-        "repr(f) < ''",
-    )
-    for text in shown:
+    for text in ("id(1) % 32", "str(int.mro)[-3:]", "f'{f}'[-3]", "hash(f) % 8", "'%s' % f"):
         verdict = without.check(f"def f(x):\n    return {text}", "1")
         assert verdict.status == Status.NONDETERMINISTIC, text
         assert 2 <= verdict.runs <= 16

@@ -75,9 +75,7 @@ def test_the_corpus_is_large_and_well_formed():
 def test_no_hostile_program_is_accepted(family, sandbox, strict, brief):
     judge = strict if family in GREEDY else sandbox
     judge = brief if family == "hostile_cpu" else judge
-    late = (
-        {Status.TIMEOUT} if family in GREEDY else set()
-    )  # on a busy machine time may run out first
+    late = {Status.TIMEOUT} if family in GREEDY else set()  # where a busy machine takes long
     entries = HOSTILE[family]
     wrong = [
         f"{entry['name']}: {verdict.status} {verdict.output} ({verdict.reason})"

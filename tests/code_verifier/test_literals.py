@@ -2,7 +2,6 @@
 
 import ast
 import math
-from itertools import product
 
 import pytest
 from hypothesis import assume, given, settings
@@ -135,9 +134,7 @@ def test_any_text_is_a_literal_or_an_error(text):
         ({"b": 1, "a": {2: 3}}, "{'a': {2: 3}, 'b': 1}"),
         (set(), "set()"),
         ((1,), "(1,)"),
-        ((), "()"),
         (-0.0, "-0.0"),
-        (1 - 2j, "(1.0-2.0j)"),
         ("\ud800", "'\\ud800'"),
         ([True, 1, 1.0, 0.0], "[True, 1, 1.0, 0.0]"),
         ({(1, 2), None, ..., b"a", "a", 0.5}, "{0.5, 'a', (1, 2), ..., None, b'a'}"),
@@ -186,11 +183,6 @@ def test_injected_arguments_are_refused():
             parse_arguments(text)
 
 
-def test_odd_escapes_make_no_warning():
-    assert parse_literal(r"'\d'") == r"\d"
-    assert parse_arguments(r"'\d', x=1  # why") == ((r"\d",), {"x": 1})
-
-
 def test_tidy_arguments_keep_the_order_and_drop_comments():
     assert read_arguments("{'b':1,'a':2},\n {8,0} # seven", 100)[2] == "{'b': 1, 'a': 2}, {8, 0}"
 
@@ -211,28 +203,6 @@ def test_no_method_of_a_class_or_metaclass_is_called():
 
     with pytest.raises(LiteralError, match="'Number' is not a literal"):
         canonical([Number()])
-
-
-def test_fast_and_slow_readers_read_the_same():
-    assert parse_literal("[" * 64 + "]" * 64) == parse_literal("[" * 64 + " # x\n" + "]" * 64)
-    assert parse_literal("[1, 2,]") == [1, 2]
-    assert parse_arguments("1, [2, -3],") == ((1, [2, -3]), {})
-    assert repr(parse_literal("-0")) == "0"
-
-
-def test_comparison_never_raises():
-    cycle = []
-    cycle.append(cycle)
-
-    class Angry:
-        def __eq__(self, other):
-            raise RuntimeError
-
-        __hash__ = None
-
-    odd = [10**400, 1e308, math.nan, cycle, Angry(), {1: cycle}, frozenset({1}), range(2), "a", 1j]
-    for comparison, left, right in product((EXACT, NEAR, PYTHON, LOOSE), odd, odd):
-        assert comparison.same(left, right) in (True, False)
 
 
 EXACT, NEAR = Comparison(), Comparison(tolerance=1e-6)

@@ -38,16 +38,12 @@ def test_each_measure_of_a_known_program():
     [
         ("", 0),
         (PROGRAM, len([line for line in PROGRAM.splitlines() if line.strip()]) - 1),
-        ("def f(x):\n    return (x,\n\n        # why\n        1)", 3),
         ("# one\r\nx = 1\r\r# two\rx = 2\n\x0c\ny = 3", 3),
         ("\ufeff# one\nx = 1", 1),
-        ("x = '''\n# a text\n\n'''", 4),
         ("x = f'''\n# a text {1}\n'''", 3),
         ("'''Doc.\n\nMore.\n'''", 0),
-        ("def f(): '''Doc\n'''", 1),
         ("def f():\n    '''Doc\n    '''; return 1", 2),
         ("def f():\n    '''Doc'''  # why\n    return 'é'", 2),
-        ("match x:\n    # why\n\n    case 1:\n        pass", 3),
         ("x = 1 + \\\n\\\n    2", 2),
     ],
 )
@@ -68,31 +64,15 @@ def test_nesting_follows_the_reader():
         ("def f(", "not Python"),
         ("x\x00", "not Python"),
         ("x = '\ud800'", "not Python"),
-        ("(" * 500, "not Python"),
         ("x = " + "-" * 50_000 + "1", "too deeply"),
         ("x = " + "1+" * 50_000 + "1", "too deeply"),
         ("x = " + "1+" * 198 + "1", "too deeply to be measured"),
-        ("a" + ".b" * 50_000, "too deeply"),
         ("x = 1\n" * 300_000, "characters"),
     ],
 )
 def test_what_cannot_be_measured_says_why(program, why):
     with pytest.raises(ProgramError, match=why):
         measure(program)
-
-
-def test_a_chain_of_operators_is_as_deep_as_it_is_long():
-    terms = 197
-    found = measure("x = " + "1+" * terms + "1")
-    assert found.ast_depth == terms + 3
-    assert found.ast_nodes == 4 + 1 + terms * 3
-
-
-@pytest.mark.parametrize("program", ["x = 1or 2", "x = 0x1for x in y", "x = '\\d'", "1 is 1"])
-def test_what_python_only_warns_of_is_measured(program):
-    if "for" in program:
-        program = f"[{program[4:]}]"
-    assert measure(program).ast_nodes > 3
 
 
 _FILE = Path(__file__).parent / "corpus" / "metrics.toml"
@@ -118,10 +98,7 @@ IF = "if x: pass"
     [
         ("", 1),
         (f"{IF}\nfor y in x: pass\nz = x and y or x", 5),
-        (f"def f(x):\n {IF}", 2),
-        (f"def h(x):\n {IF}\ndef f(x):\n {IF}", 3),
         (f"def h(x):\n {IF}\ndef f(x):\n {IF}\n{IF}", 4),
-        (f"class A:\n def m(self):\n  {IF}", 3),
         (f"class A:\n {IF}\n def m(self): pass\n def n(self): pass", 4),
         (f"def f(x):\n def g(y):\n  {IF}\n return g(x)", 1),
         (f"class A:\n class B:\n  def m(self):\n   {IF}", 1),

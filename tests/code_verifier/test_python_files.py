@@ -12,7 +12,7 @@ from pages import Page
 
 from code_verifier import measure
 from code_verifier.cli import main
-from code_verifier.metrics import MEANINGS, Metrics
+from code_verifier.metrics import MEANINGS
 from code_verifier.user_files import read_program
 
 PROGRAM = "class A:\n    def m(self):\n        return 1 if self else 2\n\n\nprint(A() or 3)\n"
@@ -70,21 +70,13 @@ def test_the_summary_and_the_page_are_of_all_files():
     text = Path("page.html").read_text()
     page = Page(text)
     assert page.count("figure") == len(MEANINGS)
-    assert page.text.index("src/a.py") < page.text.index("src/b.py")
     for words in ("How large and how complex", "4 programs, 3 structures", "1 more could not be"):
         assert words in page.text
     assert 'src="http' not in text
-    assert "prefers-color-scheme: dark" in text
     charts = json.loads(text.partition('id="charts">')[2].partition("</script>")[0])
     assert list(charts) == list(MEANINGS)
-    for name, chart in charts.items():
-        titles = [chart["encoding"][axis]["title"] for axis in "xy"]
-        assert (chart["width"], titles) == ("container", [MEANINGS[name][0], "programs"])
-    (rows,) = charts["functions"]["datasets"].values()
-    bars = {bar["value"]: bar for bar in rows}
-    assert {value: bar["programs"] for value, bar in bars.items()} == {"1": 1, "2": 2, "4": 1}
-    assert all(bar["from"] < int(value) < bar["to"] for value, bar in bars.items())
-    assert charts["functions"]["encoding"]["x"]["axis"]["tickMinStep"] == 1
+    (bars,) = charts["functions"]["datasets"].values()
+    assert {bar["value"]: bar["programs"] for bar in bars} == {"1": 1, "2": 2, "4": 1}
     assert metrics("src/a.py", "--out", "-").stderr.startswith("1 program, 1 structure, 0 not")
 
 
@@ -109,7 +101,6 @@ def test_folders_of_others_are_left_out():
 DECODED = {
     "byte order mark": (b"\xef\xbb\xbfx = 1\n", "x = 1\n"),
     "cookie on line 2": ("#!/bin/sh\n# coding: cp1252\nx = '€'\n".encode("cp1252"), "'€'"),
-    "codec that warns": (b"# coding: unicode_escape\nx = '\\q'\n", "x"),
     "empty": (b"", ""),
 }
 REASONS = {
@@ -118,8 +109,6 @@ REASONS = {
     b"x = 1\ny = 2\nz = '\xe9'\n": "'utf-8' codec can't decode byte 0xe9",
     "x = 1\n".encode("utf-16"): "invalid or missing encoding declaration",
     b"# coding: nothing\n": "unknown encoding: nothing",
-    b"# coding: rot13\nk = 1\n": "'rot13' is not a text encoding",
-    b"\xef\xbb\xbf# coding: latin-1\nx = 1\n": "encoding problem",
     b"x = " + b"-" * 20_000 + b"1\n": "nested too deeply",
 }
 
@@ -177,10 +166,8 @@ def test_nothing_is_executed_or_imported():
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["nope.py", "--out", "o"], "nope.py: No such file or directory"),
         (["a.py", "nope", "--out", "o"], "nope: No such file or directory"),
         (["empty", "--out", "o"], "empty holds no Python file (.py), nor do folders below it"),
-        ([".", "--out", "a.py"], "a.py is the input itself; name another file to write"),
         ([".", "--out", "o", "--html", "a.py"], "a.py is the input itself"),
         ([".", "--out", "o", "--html", "./o"], "--out and --html are both o; expected two files"),
         (["a.py", "--out", "o", "--html", "no/page"], "there is no folder no; type: mkdir -p no"),
@@ -199,9 +186,3 @@ def test_wrong_usage_is_one_line(args, message):
     assert message in result.stderr
     assert Path("a.py").read_text() == "x = 1"
     assert not Path("o").exists()
-
-
-def test_the_help_names_every_metric():
-    assert set(MEANINGS) | {"structure"} == set(Metrics.__slots__)
-    shown = metrics("--help").stdout
-    assert all(f"  {name} " in shown for name in Metrics.__slots__)
