@@ -2,17 +2,14 @@
 
 import asyncio
 import pickle
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
-from meanwhile import executing_fails
 from programs import python
 
-from code_verifier import Grade, Sandbox, SandboxUnavailable, rewards, sandbox
+from code_verifier import Grade, Sandbox, SandboxUnavailable, rewards
 from code_verifier.answers import find_answer, find_program, opened_thought, without_thoughts
 from code_verifier.errors import CodeVerifierError
 from code_verifier.rewards import completion_text, trl_reward, verifiers_reward
@@ -60,13 +57,11 @@ SEPARATED = "TEXT = 'a\x0cb\x1c\u2028'\n" + PROGRAM
     ("text", "program"),
     [
         (FENCED + "Run:\n```bash\npython f.py\n```", PROGRAM),
-        (FENCED + "```json\n[1]\n```", PROGRAM),
         (FENCED + "It prints\n```\n6\n```", PROGRAM),
         (FENCED + "```\n$ python f.py\n```", PROGRAM),
         (FENCED + "```python\n>>> f(1)\n1\n```", PROGRAM),
         (f"Code: ```python\n{PROGRAM}\n```", PROGRAM),
         (f"A fence is ```python and so on.\n{FENCED}", PROGRAM),
-        (f"```Python3\n{PROGRAM}\n```", PROGRAM),
         (f"~~~\n{PROGRAM}\n~~~\n~~~sh\nls\n~~~", PROGRAM),
         ("1. so\n   ```py\n   def f(x):\n       return x\n   ```", PROGRAM),
         (f"```python\n{DOCUMENTED}\n```\n", DOCUMENTED),
@@ -96,17 +91,8 @@ def test_a_value_stands_in_the_last_block():
 def test_hostile_completions_take_linear_work():
     """Many openings; work that grows with their square would never end."""
     for text in (
-        "```a`\n",
-        "<answer>",
-        "```a\n",
-        "x ```a\n",
-        "```python\n(",
-        "`",
-        "~~~a\n```b\n",
-        "<think>",
-        "'</think>'",
-        "<think>'[THINK]",
-        "[THINK]```\n",
+        *("```a`\n", "<answer>", "```a\n", "x ```a\n", "```python\n(", "`", "~~~a\n```b\n"),
+        *("<think>", "'</think>'", "<think>'[THINK]", "[THINK]```\n"),
     ):
         assert find_answer(text * 100_000) is None
     assert find_answer("```python\n(\n```\n" * 10_000) == "("
@@ -172,16 +158,10 @@ def test_rewards_of_a_mixed_batch(sandbox):
     reward = trl_reward(sandbox)
     assert reward.__name__ == "task_reward"
     chat = [{"role": "assistant", "content": "<answer>-3</answer>"}]
+    texts = ["<answer>4</answer>", f"```python\n{SQUARE}\n```", "no", "```\n9\n```", ""]
     found = reward(
         prompts=["p"] * 6,
-        completions=[
-            chat,
-            "<answer>4</answer>",
-            f"```python\n{SQUARE}\n```",
-            "no",
-            "```\n9\n```",
-            "",
-        ],
+        completions=[chat, *texts],
         completion_ids=[[1]] * 6,
         kind=["code_i", "code_i", "code_f", "code_o", "code_o", "code_f"],
         program=[SQUARE, SQUARE, None, None, None, None],
@@ -203,23 +183,6 @@ def test_a_fault_of_ours_is_no_reward_and_equal_answers_are_judged_once(monkeypa
     assert len(shown) == 1
     assert broken.grade.call_count == 1
     assert trl_reward(broken)(answers, **columns) == [None, 0.0, None]  # no second warning
-
-
-def test_a_row_is_not_blamed_when_the_sandbox_fails_on_its_solution(monkeypatch):
-    monkeypatch.setattr(rewards, "_checked", set())
-    own = "def f(x, seven=7):\n    return x"
-    row = {"kind": ["code_f"], "program": [own], "inputs": [["3"]], "outputs": [["9"]]}
-    answer = ["```python\ndef f(x):\n    return 1\n```"]
-    with Sandbox(workers=1) as sandbox:
-        reward = trl_reward(sandbox)
-        with monkeypatch.context() as failing:
-            executing_fails(failing, b"seven")
-            assert reward(answer, **row) == [0.0]
-        with monkeypatch.context() as unavailable:
-            unavailable.setattr(rewards, "check_row", Mock(side_effect=SandboxUnavailable("gone")))
-            assert reward(answer, **row) == [0.0]
-        with pytest.warns(UserWarning, match="not even its own solution passes"):
-            assert reward(answer, **row) == [0.0]
 
 
 def test_a_dataset_that_is_no_task_is_an_error():
@@ -254,24 +217,3 @@ def test_verifiers_functions(sandbox):
 def test_the_plain_example():
     said = python(EXAMPLES / "plain.py")
     assert said.split() == ["[1,", "2,", "3]", "nondeterministic", "1.0", "0.0"]
-
-
-@pytest.mark.parametrize(
-    ("module", "kind", "shared"),
-    [
-        (sandbox, "Sandbox", sandbox.shared_sandbox),
-        (rewards, "ScriptRunner", rewards.shared_runner),
-    ],
-)
-def test_threads_that_ask_first_at_the_same_time_share_one(monkeypatch, module, kind, shared):
-    make, both = getattr(module, kind), threading.Barrier(2)
-
-    def made(**options):
-        both.wait(60)
-        return make(**options)
-
-    monkeypatch.setattr(module, kind, made)
-    monkeypatch.setattr(module, "_shared", {})
-    with ThreadPoolExecutor(2) as threads:
-        one, other = threads.map(lambda _: shared(), range(2))
-    assert one is other

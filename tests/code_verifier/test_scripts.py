@@ -30,14 +30,6 @@ def test_values_come_back_as_data(runner):
     assert {value.type_name for value in calls.values} == {"tuple"}
 
 
-def test_the_standard_library_is_there(runner):
-    names = "re math collections threading dataclasses typing json datetime random sqlite3 logging"
-    program = f"import {', '.join(names.split())}\nfrom collections import abc\ndef f(x): return x"
-    assert call(runner, program).status == "ok"
-    clock = "import time\ndef f(x): return time.time() > 1.7e9 and time.process_time() >= 0"
-    assert call(runner, clock).values[0].text == "True"
-
-
 ARRAYS = {
     "np.arange(3).sum() / 2": "1.5",
     "np.arange(4).reshape(2, 2)": "[[0, 1], [2, 3]]",
@@ -146,9 +138,7 @@ def test_scripts_have_a_real_file(runner):
         (b'["ok", ""]\n', 0, None),
         (b'["int", "d", "1", 1, false, 0.1]\n["ok", ""]\n', 1, "ok"),
         (b'["int", "d", "1", 1, false, 0.1]\n["violation", ""]\n', 1, None),
-        (b'["int", "d", "1", 1, false, NaN]\n', 0, None),
         (b'["int", "d", "1", 1, false, 1' + b"0" * 400 + b"]\n", 0, None),
-        (b'["int", 1, "1", 1, false, 0.1]\n', 0, None),
         (b'["int", "d", [], 1, false, 0.1]\n', 0, None),
         (b"[" * 100_000, 0, None),
         (b'["int", "d", "1", 1, false, 0.1]\n' * 3, 1, None),

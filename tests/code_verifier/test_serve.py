@@ -52,7 +52,6 @@ def run(server, code, **more):
         ("1 / 0", "Failed", 1, "", "ZeroDivisionError"),
         ("print(", "Failed", 1, "", "SyntaxError"),
         ("import sys\nprint(1)\nsys.exit(-1)", "Failed", 255, "1\n", ""),
-        ("raise SystemExit", "Success", 0, "", ""),
         ("exit('a message')", "Failed", 1, "", ""),
         ("import os\nos._exit(3)", "Failed", 1, "", "exit code 3"),
         ("open('/etc/passwd')", "Failed", 1, "", "PermissionError"),
@@ -96,7 +95,6 @@ def test_files_are_read_and_imported_from_memory(server):
     ("read", "output"),
     [
         ("Path('a.txt').read_text()", "hey"),
-        ("Path('/a.txt').read_bytes()", "b'hey'"),
         ("os.listdir(), os.listdir('m')", "['a.txt', 'm'] ['b.txt']"),
         ("codecs.open('m/../a.txt', encoding='utf-8').read()", "hey"),
         ("runpy.run_path('m/b.txt')['__name__']", "<run_path>"),
@@ -131,7 +129,6 @@ BODY = b'{"code": "print(1)"}'
         ("Host: evil.example\r\nContent-Length: 20", 403),
         ("Host: 127.0.0.1.evil.example\r\nContent-Length: 20", 403),
         ("Host: localhost\r\nOrigin: http://evil.example\r\nContent-Length: 20", 403),
-        ("Host: localhost\r\nOrigin: null\r\nContent-Length: 20", 403),
         ("Host: localhost\r\nContent-Length: " + "9" * 5000, 413),
         ("Host: localhost\r\nContent-Length: -1", 413),
         ("Host: localhost\r\nContent-Length: \u00b2", 413),
@@ -182,14 +179,11 @@ def test_a_body_that_trickles_in_is_given_up(monkeypatch):
     [
         (b"{", 400, "not JSON"),
         ({}, 400, "'code'"),
-        ({"code": "1", "stdin": 3}, 400, "'stdin'"),
         (b'{"code": "1", "stdin": "\\ud800"}', 400, "surrogate"),
-        (b"[" * 100_000, 400, "not JSON"),
         (b'{"code": "1", "run_timeout": ' + b"9" * 4000 + b"}", 400, "run_timeout"),
         ({"code": "1", "language": "cpp"}, 400, "'cpp'"),
         ({"code": "1", "fetch_files": ["a"]}, 400, "fetch_files"),
         ({"code": "1", "run_timeout": -1}, 400, "run_timeout"),
-        ({"code": "1", "files": {"a": "x"}}, 400, "base64"),
         ({"code": "1", "files": {"a": "some text"}}, 400, "base64"),
     ],
 )

@@ -9,13 +9,12 @@ from code_verifier import (
     Grade,
     Limits,
     Proposal,
-    Sandbox,
     Status,
     Task,
     Verdict,
     strip_comments,
 )
-from code_verifier.errors import CodeVerifierError, ProgramError
+from code_verifier.errors import CodeVerifierError
 from code_verifier.grading import grade_answer
 
 SQUARE = "def f(x):\n    total = x * x + 1\n    return total"
@@ -102,18 +101,6 @@ def test_comments_and_docstrings_go():
         strip_comments("def f(")
 
 
-def test_inputs_and_outputs_of_any_allowed_size_are_judged():
-    with Sandbox(workers=1, limits=Limits(wall_s=30, output_chars=300_000)) as wide:
-        program = "def f(n):\n    return 'x' * n"
-        task = wide.validate(Proposal("code_i", program, input="200_000")).task
-        assert wide.grade(task, "200000").score == 1.0
-        examples = ("150000", "150001")
-        found = wide.validate(Proposal("code_f", program, inputs=examples)).task
-        assert wide.grade(found, program).score == 1.0
-        huge = wide.validate(Proposal("code_o", program, input="0x" + "f" * 9000))
-        assert huge.status == "too_long"
-
-
 PAIR = {"kind": "code_o", "program": SQUARE, "input": "3", "output": "9"}
 EXAMPLES = {"kind": "code_f", "inputs": ["1", "2"], "outputs": ["1", "4"]}
 TASKS = (
@@ -152,18 +139,10 @@ def test_a_row_needs_only_what_an_answer_is_judged_by():
             {"kind": "code_o", "output": "9"},
             "field 'program' or 'snippet' is missing; found 'kind', 'output'",
         ),
-        (
-            PAIR | {"input": None},
-            "field 'input' is missing; found 'kind', 'program', 'input', 'output'",
-        ),
         (PAIR | {"output": 9}, "field 'output' is of type int; expected a text"),
         (
             EXAMPLES | {"program": SQUARE, "inputs": ["1", 2]},
             "field 'inputs' has a int as item 2; expected texts",
-        ),
-        (
-            EXAMPLES | {"program": SQUARE, "visible": 1.0},
-            "field 'visible' is of type float; expected a whole number",
         ),
         (EXAMPLES | {"program": SQUARE, "visible": 3}, "visible is 3; expected 0 to 2"),
     ],
@@ -172,15 +151,3 @@ def test_a_row_that_is_no_task_is_refused_in_one_line(row, message):
     with pytest.raises(CodeVerifierError) as error:
         Task.from_row(row, complete=True)
     assert str(error.value) == message
-
-
-def test_an_integer_without_a_text_in_base_10_is_no_error(sandbox):
-    """Python reads it, and would refuse to write it."""
-    program = f"def f(x, y=0x{'f' * 3600}):\n    return x if x < y else 0"
-    with pytest.raises(ProgramError, match="rewritten"):
-        strip_comments(program)
-    assert sandbox.check(program, "1").output == "1"
-    verdict = sandbox.validate(Proposal("code_f", program, inputs=("1", "2", "3")))
-    assert verdict.status == "ok", verdict
-    deep = f"def f(x, y={'1+' * 330}1):\n    return x"
-    assert sandbox.validate(Proposal("code_f", deep, inputs=("1", "2", "3"))).status == "ok"

@@ -6,14 +6,13 @@ import pickle
 import tomllib
 import tracemalloc
 import zlib
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from meanwhile import dying
 
 from code_verifier import CodeVerifierError, Grade, SandboxUnavailable, rewards, scripts
-from code_verifier.jail import server, walls
+from code_verifier.jail import server
 from code_verifier.scripts.grades import equal_output, run_tests
 from code_verifier.scripts.suites import read_tests
 
@@ -70,8 +69,6 @@ ADD = "def add(a, b):\n    return a + b"
         (CALLS, "class Solution:\n    def add(self, a, b): return a + b", "class Solution: pass"),
         ({"fn_name": "presses", "inputs": [["LOL"]], "outputs": [[9]]}, "def presses(t): return 9",
          "def presses(t): return 8"),
-        ({"fn_name": "f", "inputs": [[[2, 4]], [[6]]], "outputs": [[1, 2], [3]]},
-         "def f(x): return [n // 2 for n in x]", "def f(x): return x[0] // 2"),
         ({"fn_name": "g", "inputs": [[{"1": "a"}]], "outputs": [[{"2": "b"}]]},
          "def g(d): return {k + 1: 'b' for k in d}", "def g(d): return d"),
         ({"fn_name": "g", "inputs": [[1]], "outputs": [[[1, 2], [3, 4]]]},
@@ -91,8 +88,6 @@ ADD = "def add(a, b):\n    return a + b"
          "def f(x): return x + 1", "def f(x): return x"),
         ({"test_list": ["assert math.isclose(f(2), 4.0)"]}, "def f(x): return x * x",
          "class math:\n    isclose = lambda *x: True\ndef f(x): return 0"),
-        ({"test_list": ["assert Counter(f(2)) == Counter([2, 2])"]}, "def f(x): return [x] * 2",
-         "Counter = lambda x: 0\ndef f(x): return []"),
         ({"test_list": ["assert gcd(4, 6) == 2", "assert np.isclose(gcd(8, 6), 2)"]},
          "import numpy as np\nimport math\ndef gcd(a, b): return math.gcd(a, b)",
          "class np:\n    isclose = lambda *x: True\ndef gcd(a, b): return 2 if a == 4 else 1"),
@@ -138,32 +133,22 @@ def test_a_deceitful_program_fails(runner, name, row):
         ({}, "no tests; found nothing"),
         ({"test_list": ["print(1)"]}, "one assert statement"),
         ({"entry_point": "f", "test": "def checks(f):\n    assert f(1)"}, "expected def check"),
-        ({"entry_point": "f", "test": "def check("}, "the program is not Python"),
         ({"test_list": ["assert f(1)"], "test_setup_code": "import"}, "set-up"),
         ({"test_list": ["assert f(1) == 0x" + "9" * 5000]}, "cannot be written down"),
-        ({"entry_point": "f", "test": "def check(): pass"}, "expected def check"),
-        (
-            {"entry_point": "f", "test": f"def check(f):\n    assert f(0x{'9' * 5000})"},
-            "cannot be written down",
-        ),
-        ({"input_output": ""}, "no tests"),
         ({"input_output": "{"}, "not JSON"),
         ({"inputs": ["1"], "outputs": []}, "1 inputs and 0 outputs"),
         ({"inputs": ["1"], "outputs": [1]}, "expected texts"),
         ({"entry_point": "f", "inputs": [[1]], "outputs": [object()]}, "no data"),
         ({"entry_point": "f", "inputs": ["9" * 5000], "outputs": ["1"]}, "digits"),
-        ({"public_test_cases": "eJw=", "metadata": "{}"}, "not JSON"),
         ({"private_test_cases": "eJw="}, "cannot be unpacked"),
         ({"private_test_cases": packed(b"cos\nsystem\n(S'true'\ntR.")}, "names os.system"),
         ({"private_test_cases": packed(pickle.dumps(7))}, "hold int"),
-        ({"private_test_cases": packed(pickle.dumps("{"))}, "not JSON"),
         (
             {"public_test_cases": '[{"input": "1", "output": "1", "testtype": "functional"}]'},
             "func_name",
         ),
         ({"public_tests": [1]}, "expected an object"),
         ({"entry_point": "f", "inputs": [1], "outputs": [1]}, "list of arguments"),
-        ({"entry_point": "f", "inputs": ["a=1"], "outputs": ["1"]}, "expected positions"),
         ({"entry_point": "f", "inputs": ["2"], "outputs": ["two"]}, "its output 'two' is neither"),
     ],
 )
@@ -182,12 +167,8 @@ def test_the_reward_of_a_batch():
     rows = [MBPP, MBPP, ECHO, CALLS | {"inputs": json.loads(json.dumps(CALLS["inputs"]))}]
     names = {name for row in rows for name in row}
     columns = {name: [row.get(name) for row in rows] for name in names}
-    completions = [
-        fence(SHARED),
-        "no code",
-        fence(ADDS),
-        [{"role": "assistant", "content": fence(ADD)}],
-    ]
+    chat = [{"role": "assistant", "content": fence(ADD)}]
+    completions = [fence(SHARED), "no code", fence(ADDS), chat]
     found = reward(prompts=["p"] * 4, completions=completions, trainer_state=None, **columns)
     assert found == [1.0, 0.0, 1.0, 1.0]
 
@@ -297,12 +278,6 @@ def test_right_objects_pass(runner, case):
     assert run_tests(runner, case["right"], read_tests(row), 3.0) == Grade(1.0, "", 1, 1)
 
 
-def test_flags_of_types_are_found_in_memory_or_left_alone(monkeypatch):
-    assert [flags.value for flags in walls.flags_of({int, Fraction})] == [Fraction.__flags__]
-    monkeypatch.setattr(walls.ctypes, "c_ulong", walls.ctypes.c_ubyte)  # too short to be flags
-    assert walls.flags_of({Fraction}) == []
-
-
 HEAD = "def g(x):\n    'Doubles.'\n"
 HUMAN = {
     "prompt": HEAD,
@@ -340,14 +315,6 @@ def test_a_row_whose_solution_cannot_be_put_together_is_not_blamed(prompt):
     columns = {name: [value] for name, value in row.items() if name != "prompt"}
     reward = rewards.tests_reward()
     assert reward(completions=[fence("def g(x): return 0")], prompts=[prompt], **columns) == [0.0]
-
-
-def test_a_wrong_solution_behind_its_prompt_is_named(monkeypatch):
-    monkeypatch.setattr(rewards, "_checked", set())
-    row = HUMAN | {"canonical_solution": "    return 3 * x\n"}
-    columns = {name: [value] for name, value in row.items() if name != "prompt"}
-    with pytest.warns(UserWarning, match=r"not even its own solution passes \(test 1: not true"):
-        rewards.tests_reward()([fence("def g(x): return 0")], prompts=[HEAD], **columns)
 
 
 def test_a_byte_order_mark_is_no_part_of_a_program(runner):
@@ -433,7 +400,6 @@ def test_outputs_by_the_decimal_rule(found, expected, same):
     "wait",
     [
         "import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()",
-        "import queue\nqueue.Queue().get()",
         "import threading\nthreading.Thread(target=threading.Event().wait).start()",
         "import threading\nwhile True: threading.Event().wait(0.5)",
     ],
@@ -459,15 +425,12 @@ ADDS_ONE = "def f(x):\n    return x + 1"
         ({"test_list": ["assert f(1) == 2"]}, None),
         (HUMAN, 1.0),
         (HUMAN | {"canonical_solution": "    return x\n"}, 0.0),
-        (ECHO | {"solutions": json.dumps([ADDS, "x"])}, 1.0),
         (ECHO | {"solutions": {"language": [1, 3], "solution": ["int x;", ADDS]}}, 1.0),
         (ECHO | {"solution": fence("print(3)")}, 0.0),
         ({"kind": "code_o", "program": ADDS_ONE, "input": "1", "output": "2"}, 1.0),
-        ({"kind": "code_o", "program": ADDS_ONE, "input": "'a'", "output": "2"}, 0.0),
         ({"kind": "code_i", "program": ADDS_ONE, "input": "1", "output": "3"}, 0.0),
         (FUNCTION | {"program": ADDS_ONE}, 1.0),
         (FUNCTION | {"program": ADDS_ONE.replace("1", "2")}, 0.0),
-        (FUNCTION, None),
     ],
 )
 def test_a_row_proves_itself(row, score):
