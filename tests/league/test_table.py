@@ -4,7 +4,6 @@ import csv
 import itertools
 import json
 import math
-from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -60,24 +59,14 @@ def test_two_members_are_where_a_search_finds_the_maximum(won, lost, config):
     assert second.behind == pytest.approx(abs(at[0] - at[1]), abs=1e-5 * config.sigma)
 
 
-def results(seed, members=10, rows=60, tasks=400):
-    """True skills, and a table of matches between members drawn at random."""
-    rng = np.random.default_rng(seed)
-    skills = rng.normal(25, 25 / 3, members)
-    table = []
-    for _ in range(rows):
-        one, two = rng.choice(members, 2, replace=False).tolist()
-        chance = math.erfc((skills[two] - skills[one]) / (2 * LeagueConfig().beta)) / 2
-        won = int(rng.binomial(tasks, chance))
-        table.append({"member": one, "opponent": two, "solved": won, "attempts": tasks})
-    return skills, table
-
-
 def test_every_order_of_the_rows_gives_the_same_bits():
-    _, table = results(0, tasks=7)
+    rng, table = np.random.default_rng(1), []
+    for _ in range(60):
+        one, two = rng.choice(10, 2, replace=False).tolist()
+        won = int(rng.integers(8))
+        table.append({"member": one, "opponent": two, "solved": won, "attempts": 7})
     table += [row | {"tasks": 3.3, "attempts": 8} for row in table[:9]]
     whole = rate(table)
-    rng = np.random.default_rng(1)
     for _ in range(10):
         assert rate([table[i] for i in rng.permutation(len(table))]) == whole
     assert rate(reversed(table)) == whole
@@ -87,19 +76,6 @@ def test_every_order_of_the_rows_gives_the_same_bits():
         for r in table
     ]
     assert rate(turned) == whole
-
-
-def test_a_row_of_forty_tasks_is_forty_rows_of_one():
-    whole = rate([PAIR | {"solved": 31, "attempts": 40}])
-    single = rate([PAIR | {"outcome": 1}] * 31 + [PAIR | {"outcome": 0}] * 9)
-    assert beliefs(single) == beliefs(whole)
-    share = beliefs(rate([PAIR | {"outcome": 31 / 40, "tasks": 40}]))
-    for name, belief in beliefs(whole).items():
-        assert share[name] == pytest.approx(belief, rel=1e-12)
-    more = beliefs(rate([PAIR | {"solved": 3100, "attempts": 4000}]))
-    assert more["a"][0] - more["b"][0] == pytest.approx(  # no row counts for less than its tasks
-        math.sqrt(2) * LeagueConfig().beta * NormalDist().inv_cdf(0.775), abs=0.05
-    )
 
 
 def test_a_share_of_several_tasks_is_solved_of_attempts():
@@ -142,50 +118,25 @@ def test_an_empty_cell_is_not_given(nothing):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"member": "a", "opponent": "a", "outcome": 1}, "row 2: a plays itself"),
         ({"member": 1, "opponent": "1 ", "outcome": 1}, "row 2: 1 plays itself"),
-        (
-            {"member": "a", "outcome": 1},
-            "row 2: expected names .*member and opponent, .*; found member 'a'$",
-        ),
         (MATCH, "row 2: it has no result; expected outcome, or"),
         ({"white": "a", "black": "b"}, "row 2: expected names .*; found white, black$"),
         (MATCH | {"outcome": "won"}, "row 2: outcome is 'won'; expected a finite"),
         (MATCH | {"outcome": 1.5}, "row 2: outcome is 1.5; expected .* <= 1$"),
-        (MATCH | {"outcome": math.nan}, "row 2: it has no result"),
         (MATCH | {"solved": 3, "attempts": math.inf}, "row 2: attempts is inf"),
         (MATCH | {"solved": 3, "attempts": 2}, "row 2: solved is 3.0; .* <= 2$"),
         (MATCH | {"outcome": 1, "tasks": -1}, "row 2: tasks is -1"),
         (MATCH | {"outcome": 0.6, "tasks": 1e18}, "row 2: tasks is 1e\\+18; .* <= 1e\\+09$"),
-        (MATCH | {"solved": 1, "attempts": 1e18}, "row 2: tasks is 1e\\+18"),
         (MATCH | {"outcome": 1, "tasks": 10**400}, "row 2: tasks is 10{400}; expected a finite"),
         ({"winner": "a"}, "row 2: .*, winner and loser, or .*; found winner 'a'$"),
-        ({"winner": "a", "loser": "a"}, "row 2: a plays itself; expected two members"),
         ({"winner": "a", "loser": "b", "score": 0.4}, "row 2: score is 0.4; .* >= 0.5 and <= 1$"),
-        ({"winner": "a", "loser": "b", "score": "3-1"}, "row 2: score is '3-1'; expected"),
         (VOTE | {"winner": "a"}, "winner is 'a'; expected one of .*b, tie, tie \\(bothbad\\)$"),
-        (VOTE | {"winner": ""}, "row 2: winner is ''; expected"),
         ({"model_a": "a", "winner": "model_a"}, "; found winner 'model_a', model_a 'a'$"),
     ],
 )
 def test_a_row_that_makes_no_sense_is_named(row, message):
     with pytest.raises(LeagueError, match=message):
         rate([{"teacher": "x", "student": "y", "outcome": 1}, row])
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-def test_the_board_of_a_file(tmp_path, suffix):
-    rows = [
-        {"teacher": "t0", "student": "s0", "solved": 30, "attempts": 40},
-        {"teacher": "t0", "student": "s1", "solved": 10, "attempts": 40},
-    ]
-    path = written(tmp_path, suffix, rows)
-    plain = board(path)
-    assert [line.split()[0] for line in plain.stdout.splitlines()] == ["member", "s0", "t0", "s1"]
-    found = json.loads(board(path, "--json").stdout)
-    assert {r["member"]: (r["mu"], r["sigma"]) for r in found} == beliefs(rate(rows))
-    path.write_text("[1]\n")  # of CSV it is a heading alone
-    board(path, code=2)
 
 
 def test_winners_and_votes_are_outcomes():
@@ -231,13 +182,14 @@ def test_a_file_of_winners_or_votes_is_rated_and_its_cycle_told(tmp_path, suffix
     path = written(tmp_path, suffix, [*ordered, *[FORMS[form]("c", "a")] * 2])
     *_, blank, told = board(path).stdout.splitlines()
     assert (blank, told) == ("", "a beats b, b beats c, c beats a: no rating can show this cycle.")
-    rated = json.loads(board(path, "--json").stdout)
-    assert {row["member"]: row["matches"] for row in rated} == {"a": 4, "b": 2, "c": 4}
+    rated = {row["member"]: row for row in json.loads(board(path, "--json").stdout)}
+    assert {name: row["matches"] for name, row in rated.items()} == {"a": 4, "b": 2, "c": 4}
+    found = {name: (row["mu"], row["sigma"]) for name, row in rated.items()}
+    assert found == beliefs(rate(read_rows(path)))
 
 
 WRONG_FILES = [
     ("r.csv", "winner,loser\na,b\na,a\n", "r.csv line 3: a plays itself; expected two members"),
-    ("r.csv", "winner,loser\na,b\n\n,b\n", "r.csv line 4: expected names in teacher and"),
     ("r.csv", "winner,loser\na,b,1\n", "r.csv: line 2: 3 cells; expected 2, as in the first line"),
     ("r.csv", 'winner,loser\n"a,b\nc,d\n', "r.csv: line 2: unexpected end of data; expected a"),
     ("r.csv", b"winner,loser\na,\xff\n", "r.csv: 'utf-8' codec can't decode byte 0xff"),
@@ -247,13 +199,7 @@ WRONG_FILES = [
         "line 1: the column score is there twice; exp",
     ),
     ("r.csv", "winner,loser\n", "r.csv holds no rows; expected the result of a match in each"),
-    (
-        "r.jsonl",
-        '\n{"model_a": "a", "model_b": "b", "winner": "x"}\n',
-        "r.jsonl line 2: winner is 'x'; expected one of model_a, model_b, tie, tie (bothbad)\n",
-    ),
     ("r.jsonl", '{}\n{"winner": a}\n', "r.jsonl: line 2: Expecting value: column 12 (char 11); ex"),
-    ("r.jsonl", '["a", "b"]\n', 'r.jsonl: line 1: ["a", "b"]; expected a JSON object\n'),
     ("r.jsonl", "[" * 100_000, "; expected a JSON object\n"),
 ]
 
@@ -263,12 +209,6 @@ def test_a_wrong_file_is_one_line_with_the_line_in_it(tmp_path, name, content, m
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     assert message in board(path, code=2).stderr
-
-
-def test_spaces_around_a_columns_name_do_not_count(tmp_path):
-    path = tmp_path / "r.csv"
-    path.write_text("teacher, student ,outcome, tasks\na,b,0.6,50\n")
-    assert rate(read_rows(path)) == rate([MATCH | {"outcome": 0.6, "tasks": 50}])
 
 
 def test_a_file_that_cannot_be_opened_is_one_line_with_the_systems_reason(tmp_path):
