@@ -105,8 +105,3 @@ def test_what_cannot_be_calibrated_is_refused(tmp_path):
     play(tmp_path / "l", 2, 0.0)
     with pytest.raises(LeagueError, match="tau"):
         calibrate(tmp_path / "l", taus=[-1.0])
-    path = tmp_path / "l" / EVENTS
-    path.write_bytes(path.read_bytes().replace(b'"pair":"0/', b'"pair":"9/'))
-    with pytest.raises(LeagueError, match="line"):
-        calibration(tmp_path / "l")
-    run("calibrate", tmp_path / "l", code=1)
