@@ -2,6 +2,8 @@
 one line names the cause."""
 
 import json
+import os
+import shutil
 import sys
 from functools import cache
 
@@ -124,6 +126,31 @@ SMALL = {
         "ulimit -f unlimited",
     ),
 }
+
+
+def as_another_user(limit):
+    """Shell commands after which at most so many processes run, of a user who can read all."""
+    able = "--inh-caps=+dac_read_search --ambient-caps=+dac_read_search"
+    user = f"--reuid={1 << 29 | os.getpid()} --regid=65534 --clear-groups"
+    return f'set -- setpriv {user} {able} bash -c \'ulimit -u {limit}; exec "$@"\' bash "$@"'
+
+
+def is_unknown(done):
+    """Whether the doctor says of every layer that it does not know it."""
+    rows = [line.split() for line in done.stdout.splitlines() if line.startswith("  ")]
+    return len(rows) == 10 and {row[1] for row in rows} == {"unknown"}
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_too_few_processes_are_named_in_one_line(limit):
+    if os.geteuid() or not shutil.which("setpriv"):
+        pytest.skip("needs root, whose processes no limit counts, and setpriv")
+    done = confined(DOCTOR, shell=as_another_user(limit))
+    assert done.returncode == 1
+    assert is_unknown(done)
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert "Resource temporarily unavailable; allow more processes: ulimit -u 256" in done.stderr
 
 
 @pytest.mark.parametrize("what", SMALL)
@@ -285,6 +312,34 @@ def test_an_interrupted_start_spoils_no_verdict(monkeypatch):
     assert [verdict.output for verdict in verdicts] == ["0", "1", "2"]
 
 
+REACH = """
+import os
+def seen():
+    done = []
+    for number in range(START, 16):
+        for attempt in (lambda: os.write(number, b"planted"), lambda: os.read(number, 1)):
+            try:
+                attempt()
+                done.append(number)
+            except OSError:
+                pass
+    return done
+"""
+
+
+@pytest.mark.usefixtures("without_filter")
+def test_no_program_reaches_the_stream_of_errors_even_without_a_filter():
+    inside = REACH.replace("START", "0").replace("import os", "").replace("os.", "p.")
+    function = f"import random\n{DEEP}{inside}f = seen"
+    with Sandbox(1, allow_weak=True) as sandbox, ScriptRunner(allow_weak=True) as runner:
+        assert sandbox.run(function, "").output == "[]"
+        script = runner.run(f"{REACH.replace('START', '2')}\nprint(seen())", "", cpu_s=10.0)
+        assert script.output == b"[]\n"
+        more = {"limits_s": [9.0], "module_s": 9.0, "total_s": 30.0}
+        calls = runner.call(REACH.replace("START", "0"), "seen", [()], **more)
+        assert [value.text for value in calls.values] == ["[]"], calls
+
+
 ADDRESSES = [
     "def f(x):\n    return id(x) % 65536",
     "def f(x):\n    return str(f)",
@@ -335,6 +390,27 @@ def test_where_addresses_are_not_scrambled_what_may_show_them_is_refused(no_new_
     assert layers["clocks"] or no_new_code != NO_NEW_CODE["by a filter"]
     assert [category for category, _ in warned] == ["RuntimeWarning"] * len(missing)
     assert warned[0][1].startswith("this machine lacks the layer 'addresses': a program that can")
+
+
+@pytest.mark.parametrize("no_new_code", ["by a filter"], indirect=True)
+def test_commands_say_once_that_addresses_are_not_scrambled(tmp_path, no_new_code):
+    rows = tmp_path / "rows.jsonl"
+    lines = [{"program": program, "input": "1"} for program in [*ADDRESSES, *PLAIN]]
+    rows.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    command = "from code_verifier.cli import main\nmain(sys.argv[1:])"
+    done = confined(
+        command, "check", rows, "--out", tmp_path / "out", "--workers", 2, setup=no_new_code
+    )
+    assert done.returncode in (0, 1)
+    warned = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+    assert sum("'addresses'" in line for line in warned) == 1
+    assert len(warned) == len(set(warned))
+    assert "Traceback" not in done.stderr
+    doctor = confined(DOCTOR, setup=no_new_code)
+    assert (doctor.returncode, doctor.stderr) == (0, "")
+    layer = next(line for line in doctor.stdout.splitlines() if "addresses" in line)
+    assert layer.split()[:2] == ["addresses", "MISSING"]
+    assert "no verdict depends" not in doctor.stdout
 
 
 def test_no_program_is_accepted_for_a_clock_that_could_not_be_replaced():

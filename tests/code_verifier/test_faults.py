@@ -9,13 +9,16 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from fcntl import ioctl
 from pathlib import Path
+from termios import FIONREAD
 
 import pytest
 from meanwhile import executing_fails
 
 import code_verifier.sandbox
 from code_verifier import Limits, Sandbox, SandboxUnavailable, ScriptRunner, Task, ordered_map
+from code_verifier.process import Process
 
 IDENTITY = "def f(x):\n    return x"
 SPIN = "def f(x):\n    while True: pass"
@@ -300,6 +303,28 @@ HOSTILE = [
     ("syntax_error", "def f(x:", "1"),
     ("not_literal", "def f(x):\n    return f", "1"),
 ]
+
+
+def test_what_a_killed_child_left_of_its_program_is_no_order(monkeypatch):
+    """The child is killed when it has read a part of a program, and its caller is slow."""
+
+    def write(self, body, deadline, whole=Process._write):
+        if self._profile.kind == "strict":
+            monkeypatch.undo()
+            whole(self, body[: 1 << 17], deadline)
+            assert eventually(lambda: ioctl(self._in, FIONREAD, bytes(4)) == bytes(4))
+            (child,) = below([self.pid])
+            os.kill(child, signal.SIGKILL)
+            assert eventually(lambda: not stat(child))  # its server has waited for it
+            body = body[1 << 17 :]
+        whole(self, body, deadline)
+
+    program = f"{IDENTITY}\nTEXT = {'y' * (1 << 18)!r}"
+    with Sandbox(workers=1, limits=Limits(3600.0, 3600.0, program_chars=1 << 20)) as sandbox:
+        assert sandbox.run(IDENTITY, "0").ok
+        monkeypatch.setattr(Process, "_write", write)
+        for text in "123":
+            assert sandbox.run(program, text).output == text
 
 
 def test_two_hundred_programs_a_round_leave_nothing_behind():

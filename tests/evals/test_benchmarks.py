@@ -224,6 +224,15 @@ def test_a_draft_in_a_thought_is_ill_formed_whoever_opened_it(name, tmp_path):
         assert tuple(sample.response for sample in result.samples.values()) == responses
 
 
+def test_a_program_of_megabytes_is_ill_formed_and_not_run(contest, tmp_path):
+    rows = [{"id": "p1", "response": f"{FENCE}\n" + "x = 1\n" * 400_000 + FENCE}]
+    samples, out = write_rows(tmp_path / "s.jsonl", rows), tmp_path / "v.jsonl"
+    assert run("grade", "livecodebench", samples, "--data", contest, "--out", out).exit_code == 0
+    (verdict,) = read_rows(out)
+    assert "a program of 2399999 characters" in verdict["reason"]
+    assert verdict["extracted"] is None
+
+
 def test_data_that_cannot_be_used_is_one_line(functions, tmp_path):
     model = ("run", "--model", tmp_path, "--out", tmp_path / "out", "--benchmark")
     for message, arguments in (

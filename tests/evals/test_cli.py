@@ -166,6 +166,13 @@ def test_wrong_use_is_one_line_and_exit_code_two(tmp_path, data, model_folder, a
     assert not list(out.rglob("result.json"))
 
 
+def test_an_engine_that_is_not_installed_is_refused_in_one_line(monkeypatch, tmp_path):
+    monkeypatch.setattr("lora_evo.model.vllm_server.find_spec", lambda name: None)
+    command = ("run", "--model", "nano", "--engine", "vllm", "--benchmark", "gsm8k")
+    fails(2, "error: the vllm engine needs vLLM", *command, "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_list_doctor_and_version():
     rows = json.loads(run("list", "--json").stdout)
     assert [row["name"] for row in rows][:12] == [*CODE, *CRUXEVAL, *MATH]

@@ -11,7 +11,6 @@ from lora_evo import (
     content_hash,
     load_adapter,
     push_to_hub,
-    read_lineage,
     save_adapter,
     verify,
     write_child,
@@ -53,17 +52,6 @@ def test_a_card_changes_no_hash_and_is_the_same_for_equal_children(home):
     (home / "c/README.md").unlink()
     assert content_hash("c") == before
     assert verify("c").identical
-
-
-def test_saving_again_keeps_the_parents_and_takes_results(home, make_adapter):
-    record = write_child("full_gaussian", ["p1"], "c", seed=1)
-    save_adapter(make_adapter(5), "c", overwrite=True, results={"solved": 0.25})
-    _, text = card(home / "c")
-    assert record.parents[0] in text
-    assert "| solved | 0.25 |" in text
-    save_adapter(make_adapter(5), "e", lineage=record)
-    assert read_lineage("e") == record
-    assert record.parents[0] in card(home / "e")[1]
 
 
 def test_a_base_model_of_any_name_is_one_string_of_yaml(home, make_adapter):

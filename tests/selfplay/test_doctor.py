@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from selfplay import load_preset, seed_tasks
+from selfplay import load_preset
 from selfplay.doctor import _gap
 from selfplay.machine.devices import GIB
 from selfplay.members import population
@@ -59,15 +59,6 @@ def test_everything_works_with_the_built_in_model_and_nothing_is_kept(here):
         assert 0.1 * GIB < diagnosis["memory"][name] < 8 * GIB, name
     assert all(diagnosis["planned"][moment] > 0 for moment in ("sampling", "learning"))
     assert not list(here.iterdir())
-
-
-def test_with_a_file_of_tasks_nobody_proposes(here, tmp_path):
-    (tmp_path / "t.jsonl").write_text(json.dumps(seed_tasks("nano", 1, 5)[0].to_row()))
-    more = ("rollout.tasks=t.jsonl", "learner.learning_rate=0", "evolution.evolve_every=0")
-    text = doctor(more=[*QUICK, *more]).stdout
-    assert "nano: hf, float32, 2 members on CPU" in text
-    assert "learning: 8 tasks of t.jsonl were attempted, 0 of 4 updates moved a member" in text
-    assert not {"propose", "verify"} & set(text.split())
 
 
 def test_a_sandbox_that_judges_nothing_is_named_before_the_base_loads(here, monkeypatch):

@@ -1,7 +1,5 @@
 """What leaves a run loads elsewhere without us."""
 
-import json
-
 import peft
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -29,14 +27,6 @@ def test_adapter_and_merged_model_load_by_their_path_and_agree(whole, tmp_path):
     )
     assert torch.allclose(with_adapter, whole, atol=1e-4)
     assert not torch.allclose(plain, whole, atol=1e-2)
-
-
-def test_an_adapter_names_the_base_that_it_is_told(whole, tmp_path):
-    worked("export", whole, "s0", "--out", tmp_path / "named", "--base-name", "of/mine")
-    config = json.loads((tmp_path / "named" / "adapter_config.json").read_text())
-    assert config["base_model_name_or_path"] == "of/mine"
-    twice = ("--merge", "--base-name", "of/mine")
-    refused(command("export", whole, "s0", "--out", tmp_path / "m", *twice), "leave out --merge")
 
 
 def test_what_is_not_there_or_in_the_way_is_named(whole, tmp_path):

@@ -53,17 +53,6 @@ def test_ours_are_all_that_were_accepted(written):
     assert said.startswith("4 tasks: ")
 
 
-def test_a_call_without_arguments_can_be_read_again(run, tmp_path):
-    copy, task = tmp_path / "run", {"id": "1-a", "kind": "code_o", "status": "ok", "input": ""}
-    shutil.copytree(run, copy)
-    program = {"program": "def f():\n    return ''", "output": "''"}
-    write_rows(copy / "tasks.jsonl", [{"step": 1, "teacher": "t0", **task, **program}])
-    worked("tasks", copy, "--out", tmp_path / "tasks.jsonl")
-    ((_, row),) = read_lines(tmp_path / "tasks.jsonl")
-    assert Proposal.from_row(row) == Proposal("code_o", program["program"], "")
-    assert "message" not in row
-
-
 def test_azr_seeds_of_calls_and_of_functions_are_two_files(written, tmp_path):
     (call,), said = written("azr")
     ((_, function),) = read_lines(tmp_path / "azr_code_f.jsonl")

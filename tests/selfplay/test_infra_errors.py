@@ -11,10 +11,10 @@ import pytest
 from json_lines import read_rows
 from rich.console import Console
 
-from code_verifier import Grade, SandboxUnavailable, Status, Task, Verdict
+from code_verifier import Grade, SandboxUnavailable, Status, Task, Verdict, pool
 from code_verifier.jail.wire import READER
 from code_verifier.pool import Pool
-from code_verifier.process import ProcessLost
+from code_verifier.process import Process, ProcessLost
 from league import League
 from selfplay.evaluate import evaluate_members
 from selfplay.experiments.comparison import compare
@@ -178,6 +178,27 @@ def test_a_step_of_which_most_is_not_judged_stops_the_run_and_a_resume_loses_not
     assert len(read_rows(done)) == 1
     worked("resume", home, "--quiet")
     assert runs.outcome(home) == runs.outcome(whole)
+
+
+def test_a_run_says_once_which_layers_of_determinism_are_missing(runs, tmp_path, monkeypatch):
+    start = Process.start
+
+    def without(process):
+        start(process)
+        process.layers |= dict.fromkeys(("addresses", "clocks"), False)
+
+    monkeypatch.setattr(Process, "start", without)
+    monkeypatch.setattr(pool, "_lacking", set())
+    quiet, loud = (
+        runs.arguments(tmp_path / name, *SHORT, "steps=1", "mode=azr") for name in ("one", "two")
+    )
+    loud.remove("--quiet")
+    line = "warning: this machine lacks the sandbox's addresses and clocks: verdicts may differ"
+    for words in (quiet, loud):
+        result = command(*words)
+        assert result.exit_code == 0, result.output
+        said = [text for text in result.stderr.splitlines() if "lacks" in text]
+        assert [text.lstrip()[: len(line)] for text in said] == [line]
 
 
 def test_every_rate_says_how_many_were_not_judged(runs, tmp_path):

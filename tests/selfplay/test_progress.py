@@ -11,14 +11,11 @@ from rich.console import Console
 from selfplay import Extensions
 from selfplay.files.record import read_run
 from selfplay.files.rows import (
-    CoverageRow,
     EvalRow,
     MemberRow,
     RateRow,
     SolvingRow,
     StepRow,
-    append_rows,
-    read_rows,
 )
 from selfplay.reports.findings import idle_roles, warnings_of
 from selfplay.reports.progress import PATIENCE_S, Progress
@@ -99,33 +96,6 @@ def of_hundred(step, member, solved):
     of_tasks = (1,) * solved + (0,) * (100 - solved)
     numbers = rate(solve_rate=solved / 100, solved=of_tasks, judged=(1,) * 100)
     return EvalRow(step=step, member=member, role=member, solving=numbers)
-
-
-def test_a_collapse_and_a_member_that_falls_are_warned_of_after_a_resume_too(runs, tmp_path):
-    repeated, home = CoverageRow(commonest=0.75), tmp_path
-    append_rows(home / "eval.jsonl", [of_hundred(0, "base", 55)])
-    warned = {}
-    for done, end in ((0, 5), (5, 10), (10, 15)):
-        progress, said = shown(terminal=False)
-        earlier = list(read_rows(home / "metrics.jsonl", StepRow))
-        evals = list(read_rows(home / "eval.jsonl", EvalRow))
-        with progress.showing(runs.config("steps=20"), home, done, earlier, evals):
-            for step in range(done + 1, end + 1):
-                row = StepRow(
-                    step=step, coverage=CoverageRow(0, 0, 0.25) if step <= 5 else repeated
-                )
-                solved = {5: 50, 10: 44, 15: 42}.get(step)
-                measured = [of_hundred(step, "s0", solved)] if solved else []
-                append_rows(home / "metrics.jsonl", [row])
-                append_rows(home / "eval.jsonl", measured)
-                progress.step(row, measured)
-        warned[end] = [line for line in said.getvalue().splitlines() if "warning" in line]
-    fell = "  warning: s0 fell by {} points on held-out tasks: {}"
-    assert warned == {
-        5: [fell.format("5.0 ± 2.2", "55.0 % at the start, 50.0 % after step 5")],
-        10: [fell.format("6.0 ± 2.4", "50.0 % after step 5, 44.0 % after step 10")],
-        15: ["  warning: 75 % of the tasks have one structure: teachers repeat a program"],
-    }
 
 
 def test_a_role_that_learns_nothing_in_five_steps_is_named_once_with_the_reason(runs, tmp_path):

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from importlib import import_module
-from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
@@ -51,13 +50,6 @@ def test_every_step_passes_and_writes_its_rows(tmp_path):
     assert min(*least["least_s"], *fresh["fresh_s"], speed["tflops"], shared["tflops"]) > 0
     assert shared["tokens"] < speed["tokens"]
     assert kernels["kernels"][0][1] > 0
-
-
-def test_nano_is_found_by_name_where_no_package_is_installed(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(SCRIPT.parent)
-    setting = import_module("setting").Setting("hf", "float32", "cpu", True, tmp_path, tmp_path)
-    (found,) = distributions(path=[str(setting.entries())])
-    assert "nano" in {entry.name for entry in found.entry_points if entry.group == "populab.bases"}
 
 
 def test_a_step_past_its_limit_fails_and_says_so(tmp_path, monkeypatch):

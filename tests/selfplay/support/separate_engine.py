@@ -29,8 +29,8 @@ class SeparateEngine(HFEngine):
         return {n: v for n, v in super().versions.items() if n in self._versions and n != "free"}
 
 
-def open_separate(config, exchange=None):
-    learner, shared = open_shared(config, exchange)
+def open_separate(config):
+    learner, shared = open_shared(config)
     base = load_base_model(config.base, torch.device("cpu"), config.dtype)
     stack = stack_adapters(
         base.model,

@@ -26,20 +26,18 @@ BIRTHS = (*((10, "t0", "t2", ["t1"]), (20, "s0", "s2", ["s1"])), (30, "t2", "t3"
 """The step, who is removed, the child and its parents."""
 
 
-def make_run(directory, *, steps=40, mode="populora", hostile=False, births=BIRTHS):
-    """Write a run of 2 teachers and 2 students, or of an agent, with its proposals."""
-    rng, solo = random.Random(1), mode == "azr"
+def make_run(directory, *, steps=40, hostile=False, births=BIRTHS):
+    """Write a run of 2 teachers and 2 students with its proposals."""
+    rng = random.Random(1)
     directory.mkdir(parents=True)
-    members = ["a0"] if solo else ["t0", "t1", "s0", "s1"]
-    size = len(members) // 2 or 1
-    config = {"base": "nano", "mode": mode, "teachers": size, "students": size}
-    config |= {"steps": steps, "seed": 1}
+    members = ["t0", "t1", "s0", "s1"]
+    config = {"base": "nano", "teachers": 2, "students": 2, "steps": steps, "seed": 1}
     (directory / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     noise, rows, tasks = np.random.default_rng(1), [], []
     for step in range(1, steps + 1):
-        rows.append(make_step(noise, step, steps, members, () if solo else births))
+        rows.append(make_step(noise, step, steps, members, births))
         for kind in KINDS:
-            names = [(n, m) for n in members for m in members if solo or (n[0], m[0]) == ("t", "s")]
+            names = [(teacher, student) for teacher in members[:2] for student in members[2:]]
             tasks += [
                 make_task(rng, step, *names[i % len(names)], kind, i, hostile) for i in range(8)
             ]
