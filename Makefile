@@ -47,7 +47,7 @@ help:
 #   ray                                   workers, killed and lost ones too: only Ray itself shows it
 #   peft                                  adapters and children load in PEFT with equal logits
 #   pyarrow                               benchmark rows in parquet files
-#   pandas, nbclient, ipykernel           runs as data frames, and the notebook of examples
+#   pandas, nbformat                      runs as data frames, and the notebook of examples
 #   tensorboard                           the files that its tracker writes
 # evalplus and datasets only fetch published rows: `pip install -e ".[benchmarks]"` adds them.
 env: $(VENV)/.tests
