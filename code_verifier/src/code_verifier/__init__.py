@@ -1,6 +1,6 @@
 """Hardened deterministic Python sandbox, task grading and structural metrics."""
 
-from code_verifier.answers import THOUGHT, code_blocks, without_thoughts
+from code_verifier.answers import code_blocks, thought_pattern, without_thoughts
 from code_verifier.canonical import canonical
 from code_verifier.errors import (
     CodeVerifierError,
@@ -32,11 +32,11 @@ from code_verifier.values import read_value
 __version__ = "0.1.0"
 
 __all__ = [
-    "THOUGHT", "Calls", "CodeVerifierError", "Comparison", "Grade", "Limits",
-    "LiteralError", "Metrics", "ProgramError", "Proposal", "Sandbox", "SandboxUnavailable",
-    "ScriptRunner", "Status", "Task", "Tasksets", "Value", "Verdict",
-    "bound_names", "canonical", "code_blocks", "completion_text", "compute_score", "cores",
-    "grade", "measure", "ordered_map", "parse_arguments", "parse_literal", "parse_program",
-    "read_rows", "read_tests", "read_value", "run_tests", "stop_on_signals", "strip_comments",
-    "tests_reward", "trl_reward", "verifiers_reward", "without_thoughts",
+    "Calls", "CodeVerifierError", "Comparison", "Grade", "Limits", "LiteralError", "Metrics",
+    "ProgramError", "Proposal", "Sandbox", "SandboxUnavailable", "ScriptRunner", "Status",
+    "Task", "Tasksets", "Value", "Verdict", "bound_names", "canonical", "code_blocks",
+    "completion_text", "compute_score", "cores", "grade", "measure", "ordered_map",
+    "parse_arguments", "parse_literal", "parse_program", "read_rows", "read_tests",
+    "read_value", "run_tests", "stop_on_signals", "strip_comments", "tests_reward",
+    "thought_pattern", "trl_reward", "verifiers_reward", "without_thoughts",
 ]  # fmt: skip

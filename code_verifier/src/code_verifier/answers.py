@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from code_verifier.errors import ProgramError
 from code_verifier.syntax import DEFINITIONS, bound_names, parse_program
@@ -29,30 +30,31 @@ _UNTIL_CLOSED = "|".join(
     rf"{mark}(?:[^\"'`<\[◁]++|{_QUOTED}|.)*?(?={close}|{mark}|\Z)"
     for mark, close in zip(_OPENS, _CLOSES, strict=True)
 )
-THOUGHT = re.compile(
-    rf"(?=[\"'`<\[◁])(?:(?P<text>```\w*[ \t]*\n[^`]*(?:`(?!``)[^`]*)*```(?!\w)|{_QUOTED})"
-    rf"|(?P<end>{_CLOSE_ANY})|(?:{_UNTIL_CLOSED})(?P<close>{_CLOSE_ANY})?)",
-    re.S,
-)
-"""A thought, with its `close` or to the end; the `end` of one that began in the prompt; or `text`
-that is no thought: a fenced block, or a mark in quotes."""
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _LANGUAGE = re.compile(r"\{?\s*\.?([\w+#-]*)")
 _PYTHON = re.compile(r"(?:python|py|ipython|sage|cython)[\d.]*", re.I)
 _SHELL = str.split(
     "bash sh shell zsh fish console terminal cmd bat powershell ps1 shell-session makefile"
 )
-_OTHER = str.split(
+_OTHER = _SHELL + str.split(
     "output out stdout stderr stdin input text txt plain plaintext result results log pycon "
     "traceback json jsonl yaml yml toml ini xml html css csv markdown md latex tex math diff "
     "pseudocode c c++ cpp java javascript js typescript ts rust go kotlin ruby php sql r scala"
 )
-_OTHER += _SHELL
 _PROGRAM = (*DEFINITIONS, ast.Import, ast.ImportFrom, ast.Call)
-_TRIES = 8
+_TRIES, _PER_PARSE = 8, 64
 _MOST_PARSED = 1 << 17
 """Most characters of one answer that are parsed to find the program among its blocks."""
-_PER_PARSE = 64
+
+
+@cache  # compiled at its first use: it takes 50 ms
+def thought_pattern() -> re.Pattern[str]:
+    """Return the pattern of a thought, with its `close` or to the end; of the `end` of one that
+    began in the prompt; or of `text` that is no thought: a fenced block, or a mark in quotes."""
+    return re.compile(
+        rf"(?s)(?=[\"'`<\[◁])(?:(?P<text>```\w*[ \t]*\n[^`]*(?:`(?!``)[^`]*)*```(?!\w)|{_QUOTED})"
+        rf"|(?P<end>{_CLOSE_ANY})|(?:{_UNTIL_CLOSED})(?P<close>{_CLOSE_ANY})?)"
+    )
 
 
 @dataclass(frozen=True)
@@ -159,8 +161,8 @@ def code_blocks(text: str) -> list[Block]:
 
 def without_thoughts(text: str) -> str:
     """Return a completion without its thoughts; all before a closing mark alone is a thought."""
-    ends = [match.end() for match in THOUGHT.finditer(text) if match["end"]]
-    return THOUGHT.sub(lambda match: match["text"] or "\n", text[ends[-1] if ends else 0 :])
+    ends = [m.end() for m in thought_pattern().finditer(text) if m["end"]]
+    return thought_pattern().sub(lambda m: m["text"] or "\n", text[ends[-1] if ends else 0 :])
 
 
 def opened_thought(prompt: object) -> str:

@@ -12,7 +12,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
-from code_verifier import THOUGHT, without_thoughts
+from code_verifier import thought_pattern, without_thoughts
 from evals.errors import EvalsError, did_you_mean
 from lora_evo.terminal import first_line
 
@@ -276,10 +276,11 @@ def own_turn(
     marker holds an answer (`answered`), and always if the template `continues`. Markers do not
     count in thoughts and, in code, in fenced blocks and indented lines.
     """
-    part = next((part for part in THOUGHT.finditer(response) if not part["text"]), None)
+    thought = thought_pattern()
+    part = next((part for part in thought.finditer(response) if not part["text"]), None)
     opened = part.end() if part and part["end"] else 0  # the length of what the prompt opened
-    text = THOUGHT.sub(lambda part: "\0" * len(part[0]) if part["close"] else part[0], response)
-    searched = THOUGHT.sub(lambda m: "`" * len(m["text"] or "") or m[0], text) if code else text
+    text = thought.sub(lambda part: "\0" * len(part[0]) if part["close"] else part[0], response)
+    searched = thought.sub(lambda m: "`" * len(m["text"] or "") or m[0], text) if code else text
     start, first = opened, len(response) - len(response.lstrip())
     for match in _TURN.finditer(searched):
         token = match["token"] is not None
