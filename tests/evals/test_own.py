@@ -49,6 +49,8 @@ def test_samples_find_the_rows_of_their_ids_whatever_these_are_called(column, gr
     rows = [{column: n, "question": f"{n}?", "answer": str(2 * n)} for n in (1, 2, 3)]
     benchmark = load_own("mine", write_rows(tmp_path / "rows", rows), grader)
     assert [question.id for question in benchmark.questions] == ["1", "2", "3"]
+    answers = [question.fields["answer"] for question in benchmark.questions]
+    assert answers == ["2", "4", "6"]  # which a recipe's examples show
 
 
 @pytest.mark.parametrize(

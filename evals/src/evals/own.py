@@ -69,7 +69,7 @@ def _question(place: str, row: Record, number: int, grader: str) -> Question:
         gold = _spaced(str(answer)) if type(answer) in (str, int) else ""
         if not gold:
             raise EvalsError(f"{place}: no text in answer")
-        return Question(id, {"question": text}, gold)
+        return Question(id, {"question": text, "answer": str(answer)}, gold)
     try:
         tests = read_tests(row)
     except CodeVerifierError as error:
