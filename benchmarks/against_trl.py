@@ -10,7 +10,7 @@ them once, by the same reward of their tokens; no text ends before its limit, so
 sample equally many tokens. TRL keeps activations (its default recomputes them, which takes longer).
 Both learn in batches of eight texts. `four` are four adapters of ours at once, each with as many
 prompts as the one; its ratio is to four TRL trainers, and to four of ours in turn. The first step
-of a process is left out. `products` is a floor: the products with the base's weights alone.
+of a process is left out. `products` are the products with the base's weights alone.
 """
 
 import argparse
@@ -167,8 +167,8 @@ def our_steps(base: str, case: str, steps: int, members: int) -> list[Row]:
 
 
 def product_steps(base: str, case: str, steps: int) -> list[Row]:
-    """Return the seconds of the products with the base's weights alone in a step of ours: what no
-    trainer in float32 that shares each prompt among its texts can do without."""
+    """Return the seconds of the products with the base's weights alone in a step of ours, in which
+    the texts of a prompt share it."""
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
