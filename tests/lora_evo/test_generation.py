@@ -88,10 +88,12 @@ def test_samples_come_as_they_are_made(tiny, stack, tokenizer):
     assert [found[i] for i in range(20)] == engine.generate(asked)
 
 
-@pytest.mark.parametrize("common", [31, 40])
-def test_a_long_beginning_is_read_once_per_adapter(tiny, engine, monkeypatch, common):
-    read = []
-    prefill = Decoder.prefill
+@pytest.mark.parametrize(("common", "piece"), [(31, 2048), (40, 2048), (9, 100)])
+def test_a_long_beginning_is_read_once_and_long_texts_apart(
+    tiny, engine, monkeypatch, common, piece
+):
+    read, prefill = [], Decoder.prefill
+    monkeypatch.setattr("lora_evo.model.hf_engine._PIECE", piece)
     monkeypatch.setattr(
         Decoder,
         "prefill",
@@ -105,8 +107,8 @@ def test_a_long_beginning_is_read_once_per_adapter(tiny, engine, monkeypatch, co
     asked.append(replace(asked[0], prompt=(*beginning, 7), seed=5))
     together = engine.generate(asked)
     longest = max(len(request.prompt_ids) for request in asked)
-    wanted = [(4, 40), (17, longest - 40)] if common == 40 else [(17, longest)]
-    assert read == wanted
+    wanted = {31: [(17, longest)], 40: [(4, 40), (17, longest - 40)]}
+    assert read == wanted.get(common, [(7, 17), (4, 22), (3, 29), (2, 40), (1, 40)])
     for request, rollout in zip(asked, together, strict=True):
         alone = engine.generate([request])[0]
         assert rollout.completion_ids == alone.completion_ids

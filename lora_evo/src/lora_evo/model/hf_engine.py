@@ -7,6 +7,7 @@ prompts of one adapter are read once, and so is a long text that all prompts of 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
@@ -27,6 +28,8 @@ _COMPACT_BELOW = 0.9
 """Finished rows are dropped when at most this share of the rows is still open."""
 _REFILLS = 16
 """Waiting requests join when this part of the rows, one of so many, is free."""
+_PADDED, _PIECE = 1.25, 2048
+"""Texts are read together up to so many times the shortest's length, or so many tokens in all."""
 _SHARED_FROM = 32
 """Tokens from which on a beginning that all prompts have in common is read once per adapter."""
 
@@ -117,10 +120,6 @@ class DecodingBatch:
     @property
     def is_open(self) -> Tensor:
         return self.lengths == 0
-
-    @property
-    def open_rows(self) -> int:
-        return int(self.is_open.sum())
 
     @property
     def position(self) -> Tensor:
@@ -287,7 +286,7 @@ class HFEngine(Engine):
                 while True:
                     self._decode(batch, bool(waiting) and self._decoder.joins)
                     yield from batch.finished()
-                    if not batch.open_rows:
+                    if not batch.is_open.any():
                         break
                     batch.drop_finished()
                     room = self.max_rows - len(batch.rows)
@@ -298,19 +297,20 @@ class HFEngine(Engine):
 
     def _decode(self, batch: DecodingBatch, waiting: bool) -> None:
         """Decode more tokens of every row until it is time to drop the finished ones."""
-        enough = int(_COMPACT_BELOW * len(batch.rows))
-        if waiting:
-            enough = self.max_rows - max(1, self.max_rows // _REFILLS)
+        full = self.max_rows - max(1, self.max_rows // _REFILLS)
+        enough = full if waiting else int(_COMPACT_BELOW * len(batch.rows))
         with self.adapters.route([self._member(row.request) for row in batch.rows], keep=True):
-            while batch.open_rows > enough:
+            while batch.is_open.sum() > enough:
                 positions = batch.prompt_lengths + batch.drawn - 1
                 logits = self._decoder.step(batch.last, positions, batch.mask, batch.cache)
                 self._draw(batch, logits)
 
     def _begin(self, waiting: list[OpenRow], most: int, steps: int) -> DecodingBatch:
         """Take rows from those that wait, read their texts and draw their next tokens."""
-        if not self._decoder.pads:
-            most = min(most, sum(len(row.text) == len(waiting[0].text) for row in waiting))
+        shortest = len(waiting[0].text)
+        longest, enough = (_PADDED * shortest, _PIECE) if self._decoder.pads else (shortest, 0)
+        read = zip(waiting, accumulate(len(row.text) for row in waiting[:most]), strict=False)
+        most = sum(len(row.text) <= longest or tokens <= enough for row, tokens in read)
         chunk = sorted(waiting[:most], key=lambda row: self._member(row.request))
         del waiting[:most]
         logits, cache, mask = self._prefill(chunk)
