@@ -306,11 +306,11 @@ class HFEngine(Engine):
                 self._draw(batch, logits)
 
     def _begin(self, waiting: list[OpenRow], most: int, steps: int) -> DecodingBatch:
-        """Take rows from those that wait, read their texts and draw their next tokens."""
+        """Take rows of much the same length from those that wait, and draw their next tokens."""
         shortest = len(waiting[0].text)
         longest, enough = (_PADDED * shortest, _PIECE) if self._decoder.pads else (shortest, 0)
-        read = zip(waiting, accumulate(len(row.text) for row in waiting[:most]), strict=False)
-        most = sum(len(row.text) <= longest or tokens <= enough for row, tokens in read)
+        totals = zip(waiting, accumulate(len(row.text) for row in waiting[:most]), strict=False)
+        most = sum(len(row.text) <= longest or tokens <= enough for row, tokens in totals)
         chunk = sorted(waiting[:most], key=lambda row: self._member(row.request))
         del waiting[:most]
         logits, cache, mask = self._prefill(chunk)
