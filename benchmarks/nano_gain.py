@@ -45,7 +45,7 @@ def students(home: Path, tasks: int, samples: int, temperature: float) -> list[R
     with copied(home, samples=samples, temperature=temperature) as run:
         run.held_out = held_out_tasks(EvalConfig.held_out, tasks)
         kinds = [task.kind for task in run.held_out]
-        names = [None, *(m for m in run.population.members if not m.startswith("t"))]
+        names = [None, *run.solvers]
         solved = solve_held_out(run, names)
     base = solving_row(kinds, solved[0], [None] * len(kinds)).rates
     rows = []
@@ -62,8 +62,7 @@ def students(home: Path, tasks: int, samples: int, temperature: float) -> list[R
 def teachers(home: Path, proposals: int) -> list[TeachingRow]:
     """Return the base's row and then the teachers', all with the same seeds."""
     with copied(home, proposals=proposals) as run:
-        names = [m for m in run.population.members if m.startswith("t")]
-        return list(teaching_rows(run, [None, *names]))
+        return list(teaching_rows(run, [None, *run.proposers]))
 
 
 def compared(name: str, what: str, runs: list[list[TeachingRow]]) -> Row:

@@ -66,7 +66,7 @@ def samples(config: Config, tasks: int, completion: int, shared: bool) -> list[T
     batch: list[TrainingSample] = []
     step = workload(config)
     for name in config.founders:
-        rows = step.proposals if name.startswith("t") else step.attempts
+        rows = step.proposals if name in config.proposers else step.attempts
         for task in range(tasks):
             for attempt in range(rows.samples):
                 prompt = (task, 0 if shared else attempt) + (1,) * (rows.prompt - 2)
