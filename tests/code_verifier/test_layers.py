@@ -76,8 +76,9 @@ sys.stdout.write(json.dumps(found))
 
 
 def probe(folder, port=9, skip=""):
-    folder.chmod(0o755)
-    return json.loads(python("-c", PROBE, port, MEMORY, folder, skip))
+    found = json.loads(python("-c", PROBE, port, MEMORY, folder / "jail", skip))
+    assert not list(folder.iterdir())
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,9 @@
-"""A fork server or reader as the caller sees it: how it starts, what it is asked, and why it was
-lost."""
+"""A fork server or reader as the caller sees it: its start, its requests, why it was lost."""
 
 import marshal
 import os
 import re
+import secrets
 import select
 import signal
 import subprocess
@@ -35,9 +35,8 @@ _REMEDIES = {
     r"Too many open files": "allow more open files: ulimit -n 1024",
     r"(?i)file (too large|size limit)|files may have": "allow larger files: ulimit -f unlimited",
     r"CPU time": "allow more processor time: ulimit -t unlimited",
-    r"No space left": "make room in the folder of temporary files, or export TMPDIR=FOLDER",
-    r"no temporary folder": "make room, name a folder that can be written (export TMPDIR=FOLDER), "
-    "or allow files (ulimit -f unlimited)",
+    r"No space left|no temporary folder|code-verifier-": "make room, name a folder that can be "
+    "written (export TMPDIR=FOLDER), or allow files (ulimit -f unlimited)",
 }
 """What to type, by the words of an error."""
 _VARIABLES = {"LC_ALL": "C.UTF-8", "TZ": "UTC", "LD_BIND_NOW": "1"}
@@ -162,22 +161,20 @@ class Process:
 
     def _start(self) -> None:
         try:
-            place = tempfile.TemporaryDirectory(prefix="code-verifier-", ignore_cleanup_errors=True)
+            jail = os.path.join(tempfile.gettempdir(), f"code-verifier-{secrets.token_hex(8)}")
         except OSError as error:
             raise _unavailable(f"no temporary folder can be made: {error.strerror}") from None
-        with place as jail:
-            try:
-                os.chmod(jail, 0o755)
-                self._spawn()
-                deadline = time.monotonic() + _START_S
-                config = asdict(self._profile) | {"filters": self._profile.filters()}
-                self._write(wire.frame(marshal.dumps(config | {"jail_dir": jail})), deadline)
-                self.layers = marshal.loads(self._read(deadline))
-            except ProcessLost as error:
-                raise self._last_words(error) from None
-            finally:
-                with suppress(OSError):  # unlike the clean-up, this needs no descriptor
-                    os.rmdir(jail)
+        try:
+            self._spawn()
+            deadline = time.monotonic() + _START_S
+            config = asdict(self._profile) | {"filters": self._profile.filters()}
+            self._write(wire.frame(marshal.dumps(config | {"jail_dir": jail})), deadline)
+            self.layers = marshal.loads(self._read(deadline))
+        except ProcessLost as error:
+            raise self._last_words(error) from None
+        finally:
+            with suppress(OSError):  # it is gone, unless the process was killed in that moment
+                os.rmdir(jail)
 
     def ask(self, request: bytes, deadline: float) -> bytes:
         """Return the reply to one request by `deadline` (monotonic). Raises ProcessLost. After any

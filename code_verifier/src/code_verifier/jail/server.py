@@ -66,7 +66,7 @@ def _serve() -> None:
 class Server:
     """The state of a server, with which its children start.
 
-    config: the fields of a `process.Profile`, its `filters`, and `jail_dir`, an empty folder.
+    config: the fields of a `process.Profile`, its `filters`, and `jail_dir`, a new folder.
     """
 
     def __init__(self, config: dict[str, Any]) -> None:

@@ -42,19 +42,25 @@ class Filter(ctypes.Structure):
 def confine(folder: str, memory: int, file_bytes: int = 0, user: int = _NOBODY) -> dict[str, bool]:
     """Give up files, network, users and memory; return which layers are active.
 
-    folder: an empty one, the new root of this process if the kernel allows it. memory: bytes
-    of address space that a child may use beyond the present size. file_bytes: up to which this
-    process may raise its limit of file sizes, which is 0. user: the user id that replaces root's;
-    if it cannot, that of `nobody`.
+    folder: is made, becomes the new root of this process if the kernel allows it, and is removed
+    at once, so that nothing stays where all are killed. memory: bytes of address space that a child
+    may use beyond the present size. file_bytes: up to which this process may raise its limit of
+    file sizes, which is 0. user: the user id that replaces root's; if it cannot, that of `nobody`.
     """
     space = _address_space() + memory
-    os.chdir(folder)
+    os.mkdir(folder)
+    os.chmod(folder, 0o755)  # whatever the caller's mask
+    os.chdir(os.path.dirname(folder))
     spaces = _NEWNET | _NEWIPC | _NEWUTS | _NEWNS  # with a namespace of users if need be
-    layers = {
-        "namespaces": libc.unshare(spaces) == 0 or libc.unshare(spaces | _NEWUSER) == 0,
-        "empty_root": _try(os.chroot, "."),
-        "other_user": os.geteuid() != 0 or _try(_become, user) or _try(_become),
-    }
+    layers = {"namespaces": libc.unshare(spaces) == 0 or libc.unshare(spaces | _NEWUSER) == 0}
+    layers["empty_root"] = _try(os.chroot, folder)
+    if layers["empty_root"]:
+        _try(os.rmdir, os.path.basename(folder))  # from outside, where this process still is
+        os.chdir("/")
+    else:
+        os.chdir(folder)
+        _try(os.rmdir, folder)
+    layers["other_user"] = os.geteuid() != 0 or _try(_become, user) or _try(_become)
     # A user namespace of its own gave this process all capabilities in it.
     libc.capset(struct.pack("<Ii", _CAPABILITY_VERSION, 0), bytes(24))
     layers["no_new_privs"] = prctl(_PR_SET_NO_NEW_PRIVS, 1)
@@ -89,18 +95,15 @@ def fork() -> int:
 
 
 def watch_process(pid: int) -> int:
-    """Return a descriptor that is readable when the process has ended; -1 before Linux 5.3, and in
-    containers that refuse it."""
+    """Return a descriptor, readable once the process has ended; -1 where the kernel gives none."""
     return int(libc.syscall(ctypes.c_long(_PIDFD_OPEN), ctypes.c_int(pid), ctypes.c_uint(0)))
 
 
-def nameless_file(folder: str) -> int:
-    """Return the descriptor of an empty file: in memory, or in this folder where a container
-    refuses that."""
+def nameless_file(path: str) -> int:
+    """Return a descriptor of an empty file: in memory or, where that is refused, one made here."""
     number = ctypes.c_long(_MEMFD_CREATE.get(os.uname().machine, -1))
     file = int(libc.syscall(number, b"stdin", ctypes.c_uint(1)))
     if file < 0:
-        path = f"{folder}/stdin"
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         os.unlink(path)
     return file
