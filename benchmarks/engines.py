@@ -97,7 +97,7 @@ def main() -> None:
     config = load_preset("nano", *settings)
     base = load_base_model(args.base, choose_device("auto"), args.dtype)
     shapes = linear_shapes(base.model)
-    learner = Learner(base.model, MEMBERS, config.learner, seed=1, base_model=args.base)
+    learner = Learner(base.model, MEMBERS, config.learner, seed=1)
     hf = HFEngine(learner.adapters, base.tokenizer, max_rows=512)
     vllm = open_vllm(config, base, shapes, len(MEMBERS))
     try:

@@ -60,7 +60,7 @@ def opened():
     torch.set_num_threads(1)
     base = load_base_model("nano", torch.device(DEVICE), DTYPE)
     shapes = linear_shapes(base.model)
-    learner = Learner(base.model, MEMBERS, settings.learner, seed=1, base_model="nano")
+    learner = Learner(base.model, MEMBERS, settings.learner, seed=1)
     own = HFEngine(learner.adapters, base.tokenizer, max_rows=64)
     served = open_vllm(settings, base, shapes, len(MEMBERS))
     states = [learner.member_state(place) for place in range(len(MEMBERS))]

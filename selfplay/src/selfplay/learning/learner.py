@@ -63,7 +63,6 @@ class Learner:
         config: LearnerConfig,
         *,
         seed: int,
-        base_model: str | None = None,
         rollout: RolloutConfig | None = None,
         pieces: int = 0,
         exchange: Exchange | None = None,
@@ -71,15 +70,16 @@ class Learner:
     ):
         """Put fresh adapters for `members`, whose names tell their roles, on the model, in place.
 
-        base_model: name of the base in exported adapters. rollout: gives the temperature of the
-        samples, and max_completion_length, the divisor of the loss dr_grpo. pieces: shards for the
-        rows of each role, at least one for each member; 0: members share micro-batches. exchange:
-        connects other learners of the same members. has_reference: the KL divergence is from the
-        adapter of `set_reference`, not from the base.
+        rollout: gives the temperature of the samples, and max_completion_length, the divisor of the
+        loss dr_grpo. pieces: shards for the rows of each role, at least one for each member; 0:
+        members share micro-batches. exchange: connects other learners of the same members.
+        has_reference: the KL divergence is from the adapter of `set_reference`, not from the base.
         """
         self.model, self.config, self.pieces = model, config, pieces
-        self.base_model, self.base_hash = base_model, ""
-        """Name of the base, and a hash of its weights where it is known."""
+        self.base_model: str | None = None
+        """Name of the base in exported adapters."""
+        self.base_hash = ""
+        """A hash of its weights where it is known."""
         self.rollout, self.exchange = rollout or RolloutConfig(), exchange or Exchange()
         self.roles = [role_of(member) for member in members]
         """By place; they choose the learning rate."""

@@ -230,13 +230,12 @@ def open_learner(config: Config, exchange: Exchange | None = None) -> tuple[Lear
         config.founders,
         config.learner,
         seed=derive_seed(config.seed, "adapters"),
-        base_model=config.base,
         rollout=rollout,
         pieces=config.pieces,
         exchange=exchange,
         has_reference=config.pulls_to_start,
     )
-    learner.base_hash = base.fingerprint
+    learner.base_model, learner.base_hash = config.base, base.fingerprint
     engine: Engine = HFEngine(learner.adapters, base.tokenizer, max_rows=rollout.max_rows)
     if config.engine == "vllm":
         engine = open_vllm(config, base, shapes, len(config.founders))
