@@ -35,8 +35,8 @@ _REMEDIES = {
     r"Too many open files": "allow more open files: ulimit -n 1024",
     r"(?i)file (too large|size limit)|files may have": "allow larger files: ulimit -f unlimited",
     r"CPU time": "allow more processor time: ulimit -t unlimited",
-    r"No space left|no temporary folder|code-verifier-": "make room, name a folder that can be "
-    "written (export TMPDIR=FOLDER), or allow files (ulimit -f unlimited)",
+    r"No space left|no temporary folder|code-verifier-[0-9a-f]{16}": "make room, name a folder "
+    "that can be written (export TMPDIR=FOLDER), or allow files (ulimit -f unlimited)",
 }
 """What to type, by the words of an error."""
 _VARIABLES = {"LC_ALL": "C.UTF-8", "TZ": "UTC", "LD_BIND_NOW": "1"}

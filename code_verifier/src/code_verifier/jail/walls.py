@@ -43,9 +43,9 @@ def confine(folder: str, memory: int, file_bytes: int = 0, user: int = _NOBODY) 
     """Give up files, network, users and memory; return which layers are active.
 
     folder: is made, becomes the new root of this process if the kernel allows it, and is removed
-    at once, so that nothing stays where all are killed. memory: bytes of address space that a child
-    may use beyond the present size. file_bytes: up to which this process may raise its limit of
-    file sizes, which is 0. user: the user id that replaces root's; if it cannot, that of `nobody`.
+    at once, here, as the caller may be killed. memory: bytes of address space that a child may use
+    beyond the present size. file_bytes: up to which this process may raise its limit of file sizes,
+    which is 0. user: the user id that replaces root's; if it cannot, that of `nobody`.
     """
     space = _address_space() + memory
     os.mkdir(folder)
@@ -100,7 +100,7 @@ def watch_process(pid: int) -> int:
 
 
 def nameless_file(path: str) -> int:
-    """Return a descriptor of an empty file: in memory or, where that is refused, one made here."""
+    """Return a descriptor of an empty file: in memory or, where that is refused, at this path."""
     number = ctypes.c_long(_MEMFD_CREATE.get(os.uname().machine, -1))
     file = int(libc.syscall(number, b"stdin", ctypes.c_uint(1)))
     if file < 0:
